@@ -20,7 +20,7 @@ from rich.table import Table
 from ipc_buffers import PagePool
 from unifiedserve.attention import RaggedBatch
 from unifiedserve.attention.base import Span
-from unifiedserve.device.cpu import CPU
+from unifiedserve.device import CPU
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 
 LAYERS, PAGE_TOKENS, HEADS, KV_HEADS, HEAD_DIM = 12, 16, 28, 4, 128

@@ -26,8 +26,7 @@ from torch import Tensor
 
 from unifiedserve.attention import PagedKV
 from unifiedserve.config import EngineConfig
-from unifiedserve.device.base import DecodeRow, DecodeStep
-from unifiedserve.device.cpu import CPU
+from unifiedserve.device import CPU, DecodeRow, DecodeStep
 from unifiedserve.device.cpu.device import CpuDevice, CpuKernels
 from unifiedserve.device.cuda.decode_rows import DecodeRows
 from unifiedserve.doctor.machine import describe_machine

@@ -26,7 +26,7 @@ from rich.table import Table
 from torch import Tensor
 
 from flashcodec import PatchLayout
-from unifiedserve.device.cpu import CPU
+from unifiedserve.device import CPU
 from unifiedserve.device.cpu.modules import in_panels
 from unifiedserve.doctor.machine import describe_machine
 from unifiedserve.messages.media import MediaKind, MediaPlan

@@ -37,7 +37,7 @@ from unifiedserve import _core
 from unifiedserve.attention import RaggedBatch
 from unifiedserve.attention.base import Span
 from unifiedserve.config import EngineConfig
-from unifiedserve.device.cpu import CPU
+from unifiedserve.device import CPU
 from unifiedserve.device.cpu.modules import PanelLinear
 from unifiedserve.device.cpu.processor import thread_pool
 from unifiedserve.doctor.machine import describe_machine

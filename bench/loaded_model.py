@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 
 from unifiedserve.config import EngineConfig
-from unifiedserve.device.cpu import CPU
+from unifiedserve.device import CPU
 from unifiedserve.engine.weight_source import weight_source
 from unifiedserve.memory.weights import attach_weights, store_weights, weights_bytes
 from unifiedserve.models.base import LanguageAdapter

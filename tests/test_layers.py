@@ -83,12 +83,17 @@ KINDS = sorted(folder for folder in DEVICES.iterdir() if (folder / "__init__.py"
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(PACKAGE)))
 def test_devices_are_reached_through_their_seam(file: Path) -> None:
-    """Who uses devices knows no file of a kind of them; of the kinds only CUDA knows another, Triton's kernels."""
+    """Who uses devices knows what their package exports, and no file of it.
+
+    Of the kinds only CUDA knows another, Triton's kernels.
+    """
     own = next((kind for kind in KINDS if kind in file.parents), None)
     if own is None and DEVICES in file.parents:
         return  # the seam itself
     for module in imported_modules(file):
         imported = path_of(module) if module.split(".")[0] == "unifiedserve" else None
+        if own is None and imported and DEVICES in imported.parents:
+            assert imported == DEVICES / "__init__.py", f"imports {module} across the seam"
         other = next((kind for kind in KINDS if imported and kind in imported.parents), None)
         if other not in (None, own) and (own and own.name, other.name) != ("cuda", "triton"):
             assert imported == other / "__init__.py", f"imports {module} across the seam"

@@ -11,8 +11,7 @@ import torch
 from bench.gpu import dummy_model
 from bench.gpu.shapes import make_folder
 from unifiedserve.config import DeviceName, EngineConfig
-from unifiedserve.device import open_device
-from unifiedserve.device.base import DecodeRow
+from unifiedserve.device import DecodeRow, open_device
 from unifiedserve.messages.media import MediaOptions
 from unifiedserve.models.registry import load_processor
 from unifiedserve.placement import Instance

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from unifiedserve.device.base import DecodeRow
-from unifiedserve.device.cpu import CPU
+from unifiedserve.device import CPU, DecodeRow
 from unifiedserve.device.cuda.decode_rows import EMPTY, DecodeRows
 from unifiedserve.device.cuda.step_graphs import FIRST_CONTEXT, context_bucket, row_bucket, row_buckets
 

@@ -14,9 +14,7 @@ from torch import Tensor
 from ipc_buffers import PagePool
 from unifiedserve.attention import RaggedBatch, Span
 from unifiedserve.config import EngineConfig
-from unifiedserve.device import Device
-from unifiedserve.device.base import Decoder, DecodeRow, DecodeStep
-from unifiedserve.device.cpu import CPU
+from unifiedserve.device import CPU, Decoder, DecodeRow, DecodeStep, Device
 from unifiedserve.device.cuda import CudaDevice, step_graphs
 from unifiedserve.device.cuda.decode_graphs import DecodeGraphs
 from unifiedserve.memory.kv_cache import KVCache, KVLayout

@@ -15,9 +15,7 @@ from torch.nn import functional
 from ipc_buffers import Memory, PagePool
 from unifiedserve.attention import AttentionRules, CrossSpan, RaggedBatch, Span, cross_attention, reference
 from unifiedserve.config import EngineConfig
-from unifiedserve.device import Device
-from unifiedserve.device.base import LinearWeights, Rows
-from unifiedserve.device.cpu import CPU
+from unifiedserve.device import CPU, Device, LinearWeights, Rows
 from unifiedserve.device.cuda import CudaDevice
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 

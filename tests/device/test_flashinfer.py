@@ -16,7 +16,7 @@ from torch import Tensor
 
 from unifiedserve.attention import PLAIN, AttentionRules, CrossSpan, RaggedBatch
 from unifiedserve.config import EngineConfig
-from unifiedserve.device.base import Device
+from unifiedserve.device import Device
 from unifiedserve.device.cuda import backends, flashinfer
 from unifiedserve.device.operators import PlannedAttention
 from unifiedserve.errors import ConfigError

@@ -9,8 +9,8 @@ import torch
 
 from ipc_buffers import ArenaError
 from unifiedserve.config import EngineConfig
+from unifiedserve.device import select_device
 from unifiedserve.device.cuda import CudaDevice, device, support
-from unifiedserve.device.selection import select_device
 from unifiedserve.errors import ConfigError
 
 GPU = {

@@ -16,8 +16,7 @@ from PIL import Image
 from test_fidelity import Question
 
 from unifiedserve.config import EngineConfig
-from unifiedserve.device import Device
-from unifiedserve.device.cpu import CPU
+from unifiedserve.device import CPU, Device
 from unifiedserve.engine.buffer_sizes import plan_layout
 from unifiedserve.engine.weight_source import wanted_by
 from unifiedserve.memory.shared import ENGINE_INBOX, EngineLayout, PoolKey, PoolSize, SharedMemory, create_pages, free

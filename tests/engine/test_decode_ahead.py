@@ -13,8 +13,7 @@ from inline_workers import Asked, apart
 from test_late_device import POISON, taken_at_once
 
 from unifiedserve.config import EngineConfig
-from unifiedserve.device import Device
-from unifiedserve.device.cpu import CPU
+from unifiedserve.device import CPU, Device
 from unifiedserve.device.cuda import step_graphs
 from unifiedserve.memory.device_pages import DevicePages
 from unifiedserve.messages.sampling_params import SamplingParams

@@ -9,8 +9,7 @@ from checkpoints import find_checkpoint
 from deferred import DeferredDevice
 
 from unifiedserve.config import MIB, EngineConfig
-from unifiedserve.device import Room
-from unifiedserve.device.cpu import CPU
+from unifiedserve.device import CPU, Room
 from unifiedserve.device.cuda.unseen import decode_bytes
 from unifiedserve.engine import rehearsal, supervisor
 from unifiedserve.engine.device_room import RoomError

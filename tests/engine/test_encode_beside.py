@@ -15,8 +15,7 @@ from test_families import questions
 from test_late_device import taken_at_once
 
 from unifiedserve.config import DualStreams, EngineConfig
-from unifiedserve.device import Device
-from unifiedserve.device.cpu import CPU
+from unifiedserve.device import CPU, Device
 from unifiedserve.memory.device_pages import DevicePages
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.wire import Embeddings

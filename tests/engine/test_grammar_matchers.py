@@ -7,7 +7,7 @@ from checkpoints import find_checkpoint
 from inline_workers import Asked, apart
 
 from unifiedserve.config import EngineConfig
-from unifiedserve.device.cpu import CPU
+from unifiedserve.device import CPU
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.sampling.grammar import Matcher, regex_grammar
 

@@ -20,8 +20,7 @@ from media import Clip
 from test_families import questions
 
 from unifiedserve.config import EngineConfig
-from unifiedserve.device import Device
-from unifiedserve.device.cpu import CPU
+from unifiedserve.device import CPU, Device
 from unifiedserve.memory.device_pages import DevicePages, PageNumbers
 from unifiedserve.messages.api import TokenLogprob
 from unifiedserve.messages.sampling_params import SamplingParams

@@ -12,8 +12,7 @@ from media import text_part
 from test_life_of_requests import ask, metric
 
 from unifiedserve.config import EngineConfig
-from unifiedserve.device import Device
-from unifiedserve.device.cpu import CPU
+from unifiedserve.device import CPU, Device
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.placement import Stage
 

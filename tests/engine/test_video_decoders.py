@@ -18,8 +18,8 @@ from vision_requests import let_in
 import flashcodec
 from flashcodec import PatchLayout
 from unifiedserve.config import DecodeOn, EngineConfig, Order, VideoDecoderName
+from unifiedserve.device import select_device
 from unifiedserve.device.cpu.device import CpuDevice
-from unifiedserve.device.selection import select_device
 from unifiedserve.engine.resources import check_packages
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.row_buffer import RowBuffer

@@ -14,8 +14,7 @@ from deferred import DeferredDevice
 from model_loop import Loop, make_adapter
 from text_variants import ANSWER, CASES, Variant, compare, requests_of, write_changed
 
-from unifiedserve.device.base import Device
-from unifiedserve.device.cpu import CPU
+from unifiedserve.device import CPU, Device
 from unifiedserve.errors import ConfigError
 from unifiedserve.models.registry import load_processor
 

@@ -19,8 +19,7 @@ from test_conformance import prepare
 from text_variants import LANGUAGE_MODEL_SIZES, with_language_model, write_changed
 
 from unifiedserve.config import EngineConfig
-from unifiedserve.device.base import Device
-from unifiedserve.device.cpu import CPU
+from unifiedserve.device import CPU, Device
 from unifiedserve.engine.weight_source import weight_source
 from unifiedserve.errors import ConfigError
 from unifiedserve.models.registry import load_config, load_processor

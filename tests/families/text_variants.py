@@ -25,8 +25,7 @@ from every_family import FAMILIES
 from model_loop import Loop, Request, make_adapter
 from reference import Case, transformers
 
-from unifiedserve.device.base import Device
-from unifiedserve.device.cpu import CPU
+from unifiedserve.device import CPU, Device
 from unifiedserve.errors import ConfigError
 from unifiedserve.models.base import Processor
 from unifiedserve.models.registry import load_processor

@@ -15,8 +15,7 @@ from torch.nn import functional
 from ipc_buffers import PagePool
 from unifiedserve.attention import CrossSpan, RaggedBatch
 from unifiedserve.config import EngineConfig
-from unifiedserve.device import Device
-from unifiedserve.device.cpu import CPU
+from unifiedserve.device import CPU, Device
 from unifiedserve.engine.weight_source import weight_source
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 from unifiedserve.memory.weights import attach_weights, store_weights

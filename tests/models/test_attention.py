@@ -10,7 +10,7 @@ from torch import Tensor
 from ipc_buffers import PagePool
 from unifiedserve.attention import AttentionRules, CrossSpan, RaggedBatch, cross_attention
 from unifiedserve.attention.base import Span
-from unifiedserve.device.cpu import CPU
+from unifiedserve.device import CPU
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 from unifiedserve.models.registry import load_config
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from ipc_buffers import PagePool
 from unifiedserve.attention import PLAIN, AttentionRules, RaggedBatch
 from unifiedserve.attention.base import Span
-from unifiedserve.device.cpu import CPU
+from unifiedserve.device import CPU
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 
 per_example = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from flashcodec import PatchLayout
 from ipc_buffers import PagePool
-from unifiedserve.device.cpu import CPU, linear
+from unifiedserve.device import CPU
+from unifiedserve.device.cpu import linear
 from unifiedserve.device.cpu.modules import in_panels
 from unifiedserve.device.cpu.vision import CpuVision
 from unifiedserve.errors import ConfigError

@@ -13,8 +13,7 @@ from ipc_buffers import PagePool
 from unifiedserve import _core
 from unifiedserve.attention import RaggedBatch
 from unifiedserve.attention.base import Span
-from unifiedserve.device.back_to_back import back_to_back
-from unifiedserve.device.cpu import CPU
+from unifiedserve.device import CPU, back_to_back
 from unifiedserve.device.cpu.decoder import FusedDecoder
 from unifiedserve.device.cpu.head import Head
 from unifiedserve.device.cpu.matrix import Matrix, joined

@@ -16,7 +16,7 @@ from ipc_buffers import PagePool
 from unifiedserve import _core
 from unifiedserve.attention import PLAIN, AttentionRules, RaggedBatch
 from unifiedserve.attention.base import Span
-from unifiedserve.device.cpu import CPU
+from unifiedserve.device import CPU
 from unifiedserve.device.cpu.matrix import Matrix
 from unifiedserve.device.cpu.panels import by_panel, from_panels, pack_halves, to_panels
 from unifiedserve.device.cpu.processor import cpu_features, slowness, thread_pool

@@ -10,7 +10,7 @@ import torch
 
 from ipc_buffers import Memory, list_arenas
 from unifiedserve.config import MIB, EngineConfig, machine
-from unifiedserve.device.cpu import CPU
+from unifiedserve.device import CPU
 from unifiedserve.engine.admission.admission import Admission
 from unifiedserve.engine.buffer_sizes import plan_layout
 from unifiedserve.engine.engine_memory import EngineMemory

@@ -15,7 +15,8 @@ from ipc_buffers import Memory
 from unifiedserve.attention import PLAIN, AttentionRules, CrossSpan, RaggedBatch, cross_attention, reference
 from unifiedserve.attention.base import SequenceView
 from unifiedserve.config import DeviceName
-from unifiedserve.device.base import DecodeStep, Kernels, Mark, Pending, Room, Sharing, SideQueue
+from unifiedserve.device import DecodeStep, Pending, Room, SideQueue
+from unifiedserve.device.base import Kernels, Mark, Sharing
 from unifiedserve.device.cuda.kernels import CudaKernels
 from unifiedserve.device.cuda.sharing import TimeSlices
 from unifiedserve.device.cuda.side_stream import Issued

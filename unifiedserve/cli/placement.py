@@ -9,7 +9,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 from unifiedserve.config import MIB, EngineConfig
-from unifiedserve.device.selection import select_device
+from unifiedserve.device import select_device
 from unifiedserve.engine.buffer_sizes import dtype_of, plan_layout
 from unifiedserve.engine.checkpoint import load_checkpoint
 from unifiedserve.engine.resources import (

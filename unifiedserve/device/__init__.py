@@ -1,30 +1,61 @@
-"""What computes: a package a kind of device, and what all of them share.
+"""What computes: a package a kind of device, and what all of them share. Who uses devices imports from here alone.
 
 `base.py` is what the engine asks of a device. `cpu/` and `cuda/` answer; a third one would be a folder beside them, and
-a name in `open_device` and `config.DeviceName`.
+a name in `selection.py` and `config.DeviceName`.
 """
 
-from unifiedserve.config import DeviceName, EngineConfig
-from unifiedserve.device.base import Device, Room
+from unifiedserve.device.adjacent import back_to_back
+from unifiedserve.device.base import (
+    AttentionStep,
+    Decoder,
+    DecodeRow,
+    DecodeStep,
+    Device,
+    LinearWeights,
+    Pending,
+    Room,
+    Rows,
+    SideQueue,
+)
+from unifiedserve.device.cpu import CPU
+from unifiedserve.device.panels import (
+    OUTPUTS,
+    Matrix,
+    PanelEmbedding,
+    PanelLinear,
+    by_panel,
+    pack_halves,
+    packs,
+    panels_shape,
+    to_panels,
+    weight_bits,
+)
+from unifiedserve.device.selection import files_of, open_device, select_device
 
-__all__ = ["Device", "Room", "files_of", "open_device"]
-
-
-def open_device(name: DeviceName, config: EngineConfig) -> Device:
-    """Return a device of this machine; nothing of it is taken or started yet."""
-    if name == "cuda":
-        from unifiedserve.device.cuda import CudaDevice
-
-        return CudaDevice(config)
-    from unifiedserve.device.cpu import CPU
-
-    return CPU
-
-
-def files_of(name: DeviceName) -> list[str]:
-    """Return the files that a process must be able to write which uses a device of this machine."""
-    if name == "cuda":
-        from unifiedserve.device.cuda.support import files
-
-        return files()
-    return []
+__all__ = [
+    "CPU",
+    "OUTPUTS",
+    "AttentionStep",
+    "DecodeRow",
+    "DecodeStep",
+    "Decoder",
+    "Device",
+    "LinearWeights",
+    "Matrix",
+    "PanelEmbedding",
+    "PanelLinear",
+    "Pending",
+    "Room",
+    "Rows",
+    "SideQueue",
+    "back_to_back",
+    "by_panel",
+    "files_of",
+    "open_device",
+    "pack_halves",
+    "packs",
+    "panels_shape",
+    "select_device",
+    "to_panels",
+    "weight_bits",
+]

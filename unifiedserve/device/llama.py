@@ -10,7 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from unifiedserve.device.back_to_back import back_to_back
+from unifiedserve.device.adjacent import back_to_back
 from unifiedserve.device.base import LinearWeights
 
 #: text models of transformers whose layers are exactly these

@@ -1,15 +1,32 @@
-"""Which device an engine computes on: decided once, before anything is taken of it."""
+"""Which device an engine computes on, decided once, and its device in each process. Nobody imports CUDA before."""
 
 import logging
 
-from unifiedserve.config import EngineConfig
-from unifiedserve.device import Device, open_device
-from unifiedserve.device.cuda.sharing import stay_outside
-from unifiedserve.device.cuda.support import has_gpu, obstacle
+from unifiedserve.config import DeviceName, EngineConfig
+from unifiedserve.device.base import Device
+from unifiedserve.device.cpu import CPU
 from unifiedserve.errors import ConfigError
 
 _log = logging.getLogger(__name__)
 _OF_GPUS = ("attention_backend", "share", "gpu_threads", "gpu_memory_limits", "gpu_memory_utilization")  # options
+
+
+def open_device(name: DeviceName, config: EngineConfig) -> Device:
+    """Return a device of this machine; nothing of it is taken or started yet."""
+    if name == "cuda":
+        from unifiedserve.device.cuda import CudaDevice
+
+        return CudaDevice(config)
+    return CPU
+
+
+def files_of(name: DeviceName) -> list[str]:
+    """Return the files that a process must be able to write which uses a device of this machine."""
+    if name == "cuda":
+        from unifiedserve.device.cuda.support import files
+
+        return files()
+    return []
 
 
 def select_device(config: EngineConfig) -> Device:
@@ -19,6 +36,9 @@ def select_device(config: EngineConfig) -> Device:
     """
     if config.machine.device == "cpu":
         return _cpu(config)
+    from unifiedserve.device.cuda.sharing import stay_outside
+    from unifiedserve.device.cuda.support import has_gpu, obstacle
+
     stay_outside()
     reason = obstacle()
     if reason is None:
@@ -36,4 +56,4 @@ def _cpu(config: EngineConfig) -> Device:
         raise ConfigError(f"{options}: means nothing on a CPU, which computes here; leave it out or give --device cuda")
     if config.media.decode_on == "gpu":
         raise ConfigError("--decode-on gpu: with --device cpu cores decode; leave it out, or give --device cuda")
-    return open_device("cpu", config)
+    return CPU

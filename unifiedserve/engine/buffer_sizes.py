@@ -5,8 +5,7 @@ from collections.abc import Collection, Mapping
 import torch
 
 from unifiedserve.config import DEFAULT_KV_CACHE_MIB, MIB, EngineConfig
-from unifiedserve.device import Device
-from unifiedserve.device.cpu import CPU
+from unifiedserve.device import CPU, Device
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.kv_cache import KVLayout
 from unifiedserve.memory.shared import EngineLayout, MemoryLayout, PoolSize

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import msgspec
 
 from unifiedserve.config import EngineConfig
-from unifiedserve.device.cpu import CPU
+from unifiedserve.device import CPU
 from unifiedserve.engine.device_room import check_role
 from unifiedserve.engine.resources import check_sandbox
 from unifiedserve.errors import ConfigError, ErrorKind, RequestError

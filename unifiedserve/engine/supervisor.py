@@ -9,8 +9,7 @@ from pathlib import Path
 
 from ipc_buffers import ArenaError, remove_stale_arenas
 from unifiedserve.config import EngineConfig
-from unifiedserve.device import Device, open_device
-from unifiedserve.device.selection import select_device
+from unifiedserve.device import Device, open_device, select_device
 from unifiedserve.engine.device_room import RoomError
 from unifiedserve.engine.engine_memory import EngineMemory
 from unifiedserve.engine.known_shares import KnownShares

@@ -7,7 +7,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from ipc_buffers import PagePool
-from unifiedserve.device.base import Device
+from unifiedserve.device import Device
 from unifiedserve.messages.pages import Pages
 
 PageNumbers = Sequence[int] | npt.NDArray[np.integer]

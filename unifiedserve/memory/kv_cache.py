@@ -9,8 +9,7 @@ from torch import Tensor
 
 from ipc_buffers import PagePool
 from unifiedserve.attention import RaggedBatch, Span
-from unifiedserve.device.base import Device
-from unifiedserve.device.cpu import CPU
+from unifiedserve.device import CPU, Device
 from unifiedserve.memory.device_pages import DevicePages
 from unifiedserve.memory.recurrent_state import RecurrentStates, StateLayout
 

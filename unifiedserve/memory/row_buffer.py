@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from ipc_buffers import PagePool
-from unifiedserve.device.base import Device
-from unifiedserve.device.cpu import CPU
+from unifiedserve.device import CPU, Device
 from unifiedserve.memory.device_pages import DevicePages
 from unifiedserve.messages.pages import PageSlice
 

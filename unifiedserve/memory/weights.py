@@ -18,8 +18,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ipc_buffers import ArenaError, Memory
-from unifiedserve.device.base import Device
-from unifiedserve.device.cpu import CPU
+from unifiedserve.device import CPU, Device
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.tensors import Header, SafetensorsFiles, Tensors
 

@@ -10,8 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from unifiedserve.attention import RaggedBatch
-from unifiedserve.device.base import Decoder, Device
-from unifiedserve.device.cpu import CPU
+from unifiedserve.device import CPU, Decoder, Device
 from unifiedserve.memory.kv_cache import KVCache
 from unifiedserve.memory.recurrent_state import StateLayout
 from unifiedserve.messages.media import (

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from unifiedserve.attention import AttentionRules
-from unifiedserve.device.back_to_back import back_to_back
+from unifiedserve.device import back_to_back
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.panels import StoredMatrix, gather_matrices, matrix_name
 from unifiedserve.memory.weights import EXPERT

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from unifiedserve.device.panels import PanelEmbedding, PanelLinear
+from unifiedserve.device import PanelEmbedding, PanelLinear
 from unifiedserve.memory.panels import StoredMatrix
 
 _OTHERS = re.compile(r"(^|\.)(visual|vision)|\.experts\.|\.(gate|shared_expert_gate|in_proj_[ab])\.weight")

@@ -13,8 +13,7 @@ from flashcodec.geometry import shortest_edge_size
 from torch import Tensor
 
 from flashcodec import RGBLayout
-from unifiedserve.device.base import Device
-from unifiedserve.device.cpu import CPU
+from unifiedserve.device import CPU, Device
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.checkpoint import read_json
 from unifiedserve.messages.layouts import Filter

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from unifiedserve.device.base import Device
-from unifiedserve.device.cpu import CPU
+from unifiedserve.device import CPU, Device
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.checkpoint import read_json
 from unifiedserve.models.base import LanguageAdapter, Processor

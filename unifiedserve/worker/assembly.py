@@ -10,10 +10,7 @@ from unifiedserve import __version__
 from unifiedserve.carriers.base import Carrier
 from unifiedserve.carriers.choose import open_carrier
 from unifiedserve.carriers.setting import Setting, Site, this_machine
-from unifiedserve.device import Device
-from unifiedserve.device.base import Decoder, SideQueue
-from unifiedserve.device.cpu import CPU
-from unifiedserve.device.panels import weight_bits
+from unifiedserve.device import CPU, Decoder, Device, SideQueue, weight_bits
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.memory.shared import PoolKey, PoolSize, SharedMemory

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from unifiedserve.device.base import Device
+from unifiedserve.device import Device
 from unifiedserve.memory.shared import SharedMemory
 from unifiedserve.memory.status import Status
 from unifiedserve.messages.ticket import Place

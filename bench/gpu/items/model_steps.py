@@ -15,8 +15,7 @@ from bench.gpu.figures import Figures
 from bench.gpu.shapes import make_folder
 from bench.gpu.steps import Step, Times
 from unifiedserve.config import DeviceName, EngineConfig
-from unifiedserve.device import Device, open_device
-from unifiedserve.device.base import Decoder, DecodeRow, DecodeStep
+from unifiedserve.device import Decoder, DecodeRow, DecodeStep, Device, open_device
 from unifiedserve.messages.media import MediaOptions
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.models.base import LanguageAdapter

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from unifiedserve import _core
 from unifiedserve.attention import PagedKV, RaggedBatch
-from unifiedserve.device.back_to_back import back_to_back
+from unifiedserve.device.adjacent import back_to_back
 from unifiedserve.device.cpu.attention import native_batch
 from unifiedserve.device.cpu.matrix import joined
 from unifiedserve.device.cpu.modules import in_panels

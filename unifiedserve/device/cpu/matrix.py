@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from unifiedserve import _core
-from unifiedserve.device.back_to_back import back_to_back
+from unifiedserve.device.adjacent import back_to_back
 from unifiedserve.device.cpu.panels import OUTPUTS, decode, from_panels, panel_rows, table_rows, to_panels
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from flashcodec import TileLayout
 from unifiedserve.attention import RaggedBatch
-from unifiedserve.device.base import AttentionStep
+from unifiedserve.device import AttentionStep
 from unifiedserve.memory.kv_cache import KVCache
 from unifiedserve.messages.media import MediaOptions, MediaPlan
 from unifiedserve.models.pictures import (

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from unifiedserve.device.base import Device
+from unifiedserve.device import Device
 from unifiedserve.messages.media import MediaKind, MediaPlan
 from unifiedserve.models.encoder_layers import pause
 from unifiedserve.models.families.qwen2_5_vl.patch_embedding import PatchEmbedding

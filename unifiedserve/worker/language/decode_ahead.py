@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from unifiedserve.device.base import Decoder, DecodeRow, DecodeStep
+from unifiedserve.device import Decoder, DecodeRow, DecodeStep
 from unifiedserve.messages.wire import Token
 from unifiedserve.worker.language.sampler import Drawing, Key, Sampler
 from unifiedserve.worker.language.sequence import Sequence

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from unifiedserve.device.base import Pending, SideQueue
+from unifiedserve.device import Pending, SideQueue
 from unifiedserve.messages.wire import Embeddings
 from unifiedserve.models.encoder_layers import run_through
 from unifiedserve.placement import Stage

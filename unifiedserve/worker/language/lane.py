@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from unifiedserve.carriers.base import Carrier
-from unifiedserve.device.base import SideQueue
+from unifiedserve.device import SideQueue
 from unifiedserve.errors import ErrorKind
 from unifiedserve.messages.wire import (
     Abort,

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import NamedTuple
 
-from unifiedserve.device.base import Decoder
+from unifiedserve.device import Decoder
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.worker.language.decode import DecodeStage
 from unifiedserve.worker.language.decode_ahead import DecodeAhead

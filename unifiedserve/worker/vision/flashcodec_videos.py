@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import flashcodec
 from unifiedserve.config import DecodeOn
-from unifiedserve.device.base import Device
+from unifiedserve.device import Device
 from unifiedserve.errors import ConfigError
 from unifiedserve.messages.wire import MediaSource
 from unifiedserve.reading.work import decoding_work, opened

@@ -14,7 +14,7 @@ from torch import Tensor
 
 import flashcodec
 from unifiedserve.config import VideoDecoderName
-from unifiedserve.device.base import Device
+from unifiedserve.device import Device
 from unifiedserve.errors import ConfigError, ErrorKind
 from unifiedserve.messages.layouts import Views
 from unifiedserve.messages.media import Source

@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from unifiedserve.device.base import Device
-from unifiedserve.device.cpu import CPU
+from unifiedserve.device import CPU, Device
 from unifiedserve.messages.media import MediaPlan
 from unifiedserve.models.base import LanguageAdapter
 from unifiedserve.models.families.qwen2_5_vl.rules import read_rules

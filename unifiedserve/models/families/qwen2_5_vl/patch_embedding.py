@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from unifiedserve.device.base import Device, LinearWeights
+from unifiedserve.device import Device, LinearWeights
 from unifiedserve.messages.media import MediaKind
 
 CENTRE = 128

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from unifiedserve.device.base import Device, Rows
+from unifiedserve.device import Device, Rows
 
 
 class Geometry(NamedTuple):

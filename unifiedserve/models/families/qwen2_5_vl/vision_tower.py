@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unifiedserve.device.base import Device
+from unifiedserve.device import Device
 from unifiedserve.errors import ConfigError
 from unifiedserve.messages.media import MediaKind, MediaPlan
 from unifiedserve.models.encoder_layers import pause
