@@ -31,10 +31,7 @@ BUDGET = Budget(prefill_tokens=512, encode_tokens=512, max_running=64, kv_page_t
 def measured(path: Path) -> StageCosts:
     """Return the costs of a run of `bench/simulator.py`, as they would be with all cores of the simulated machine."""
     found = json.loads(path.read_bytes())
-    means = {
-        name: sum(costs[name] for costs in found["costs"]) / len(found["costs"])
-        for name in StageCosts.__struct_fields__
-    }
+    means = {name: sum(costs[name] for costs in found["costs"]) / len(found["costs"]) for name in found["costs"][0]}
     faster = int(found["machine"]["cores"]) / CORES
     for name in ("encode_batch", "visual_token", "prefill_pass", "prompt_token", "prompt_context", "decode_pass"):
         means[name] *= faster

@@ -1,9 +1,10 @@
 """The connections of one worker."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from unifiedserve.device import Device
+from unifiedserve.memory.pulses import Pulses
 from unifiedserve.memory.shared import SharedMemory
 from unifiedserve.memory.status import Status
 from unifiedserve.messages.ticket import Place
@@ -11,8 +12,31 @@ from unifiedserve.messages.wire import PagesFreed, Placed
 from unifiedserve.placement import Instance, Placement, Stage
 from unifiedserve.scheduling.turn import Neighbours, Tells
 from unifiedserve.worker.outbox import Outbox
-from unifiedserve.worker.pulse import Pulse
 from unifiedserve.worker.reporter import Reporter
+
+
+class Pulse:
+    """The signs of life of one worker, for the engine to watch."""
+
+    def __init__(self, pulses: Pulses, instance: str) -> None:
+        self._pulses = pulses
+        self._instance = instance
+        self._uids: set[int] = set()
+
+    def begin_turn(self) -> None:
+        """Show that the loop goes round."""
+        self._pulses.begin_turn(self._instance)
+
+    def wait(self) -> None:
+        """Show that the loop waits for messages."""
+        self._pulses.wait(self._instance)
+
+    def work_on(self, uids: Iterable[int]) -> None:
+        """Show whose fault it may be if the worker ends from now on."""
+        uids = set(uids)
+        if uids != self._uids:
+            self._uids = uids
+            self._pulses.work_on(self._instance, uids)
 
 
 class Port(NamedTuple):

@@ -34,13 +34,13 @@ def rehearse(model: LanguageModel, budget: Budget, request: Rehearse) -> Rehears
         """Take the seconds of what a worker does beside one that decodes."""
         start, part = time.monotonic(), heavy_within_share(budget, share)
         if request.medium is not None:
-            _encode(model, part, request.medium, request.row_bytes)
+            _encode(model, request.medium, _largest(request.medium, part), request.row_bytes)
         _run(model, part, decodes=0)
         device.fence()
         return time.monotonic() - start
 
     if request.medium is not None:
-        _encode(model, budget, request.medium, request.row_bytes)
+        _encode(model, request.medium, _largest(request.medium, budget), request.row_bytes)
     _run(model, budget, decodes=budget.max_running)
     device.fence()
     room = device.room()
@@ -74,7 +74,8 @@ def step_seconds(
     def visual(tokens: int) -> float:
         if medium is None or Stage.ENCODE not in hosted:
             return 0.0
-        return _timed(model, lambda: _encode_media(model, medium, tokens, row_bytes))
+        alike = [range(1)] * max(1, tokens // medium.tokens_per_unit)
+        return _timed(model, lambda: _encode(model, medium, alike, row_bytes))
 
     return StepSeconds(prompt, visual)
 
@@ -86,16 +87,15 @@ def _timed(model: LanguageModel, step: Callable[[], object]) -> float:
     return time.monotonic() - start
 
 
-def _encode_media(model: LanguageModel, medium: MediaPlan, tokens: int, row_bytes: int) -> None:
-    units = max(1, tokens // medium.tokens_per_unit)
-    rows = torch.zeros(units * medium.patches_per_unit, row_bytes, dtype=torch.uint8)
-    model.adapter.visual_tokens(model.adapter.device.upload(rows), [(medium, range(1))] * units)
+def _largest(medium: MediaPlan, budget: Budget) -> list[range]:
+    """Return the units of one medium that a batch has room for."""
+    return [range(max(1, min(medium.units, budget.encode_tokens // medium.tokens_per_unit)))]
 
 
-def _encode(model: LanguageModel, budget: Budget, medium: MediaPlan, row_bytes: int) -> None:
-    units = max(1, min(medium.units, budget.encode_tokens // medium.tokens_per_unit))
-    rows = torch.zeros(units * medium.patches_per_unit, row_bytes, dtype=torch.uint8)
-    model.adapter.visual_tokens(model.adapter.device.upload(rows), [(medium, range(units))])
+def _encode(model: LanguageModel, medium: MediaPlan, units: list[range], row_bytes: int) -> None:
+    """Encode these units, of a medium of its own each."""
+    rows = torch.zeros(sum(map(len, units)) * medium.patches_per_unit, row_bytes, dtype=torch.uint8)
+    model.adapter.visual_tokens(model.adapter.device.upload(rows), [(medium, each) for each in units])
 
 
 def _run(model: LanguageModel, budget: Budget, decodes: int) -> None:
