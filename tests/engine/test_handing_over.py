@@ -56,13 +56,16 @@ def hand_over(workers: InlineWorkers) -> None:
         workers.send(host, HandOver("decode-1", ["decode-2"]))
 
 
-def test_no_token_changes(workers: InlineWorkers, asked: Asked, expected: list[int]) -> None:
-    """Neither of answers that are decoded already, nor of those whose prompts are still on their way."""
+@pytest.mark.parametrize("turns", [0, 3])
+def test_no_token_changes(workers: InlineWorkers, asked: Asked, expected: list[int], turns: int) -> None:
+    """Neither of answers that are decoded already, nor of those whose prompts are still on their way, read or not."""
     for uid in (1, 2):
         workers.submit(uid, asked, SHORT)
     workers.run_until(lambda: all(len(workers.tokens[uid]) > 3 for uid in (1, 2)))
     for uid in (3, 4):
         workers.submit(uid, asked, SHORT)
+    for _ in range(turns):
+        workers.turn()
     hand_over(workers)
     workers.run_until(lambda: {each.uid for each in workers.handed} == workers.served_by("decode-1"))
     handed = monotonic()

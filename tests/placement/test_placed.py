@@ -35,9 +35,9 @@ class Sender:
         self.port = Port(NAME, "mem0", outbox, Mock(), neighbours, Mock(), Mock(), frozenset())
 
     def freed(self, stage: Stage) -> list[str]:
-        """Send to all hosts of a stage that pages came free; return who gets it."""
+        """Tell the hosts of a stage that pages came free; return who is told."""
         before = {name: len(inbox.messages) for name, inbox in self.inboxes.items()}
-        self.port.outbox.send_all(stage, PagesFreed())
+        self.port.outbox.tell_freed(stage, "mem0")
         return [name for name, inbox in self.inboxes.items() if len(inbox.messages) > before[name]]
 
 

@@ -256,6 +256,7 @@ class LanguageWorker:
         if not self._system.travels(self._instance.name, ticket.route.decode) or not self._turn.all_encoded(uid):
             return
         if pages := self._prompts.filled(uid):
+            self._system.requests[uid].offered = True
             self._system.send(ticket.route.decode, PagesFilled(ticket, pages))
 
     def _encode(self, work: Sequence[EncodeWork]) -> Work:

@@ -131,7 +131,7 @@ class System:
         """Let these hosts decode what was to be decoded by an instance."""
         heirs = cycle(hosts)
         for request in self.under_way():
-            if request.ticket.route.decode == name and not request.decodes:
+            if request.ticket.route.decode == name and not (request.offered or request.decodes):
                 self.reroute(request, next(heirs))
         for worker in self.each_worker(name):
             worker.hand_over(heirs)
@@ -172,7 +172,8 @@ class System:
         request.shape = self._shape(request)
         others = (each.load for each in self.requests.values() if each is not request)
         route = choose_route(self.roles.open, others, media=bool(request.arrival.units))
-        request.ticket, request.decodes = msgspec.structs.replace(request.ticket, route=route), False
+        request.ticket = msgspec.structs.replace(request.ticket, route=route)
+        request.offered = request.decodes = False
         stages = (Stage.ENCODE, Stage.PREFILL, Stage.VISION) if request.arrival.units else (Stage.PREFILL,)
         workers = {self.workers[host][stage]: host for stage in stages for host in route.hosts(stage)}
         for worker, host in workers.items():

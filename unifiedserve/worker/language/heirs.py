@@ -22,9 +22,12 @@ class Heirs:
         self._outbox = outbox
 
     def reroute(self, prompt: StagedPrompt) -> None:
-        """Have the answers of a prompt go to another host when it is prefilled, if that is to be here."""
-        request = prompt.request
-        if prompt.shape.prefills_here and request.ticket.route.decode == self._leaving:
+        """Have the answers of a prompt go to another host when it is prefilled, if that is to be here.
+
+        Where the one that leaves reads pages of it already, that hands the answers over itself.
+        """
+        request, leaves = prompt.request, prompt.ticket.route.decode == self._leaving
+        if leaves and prompt.shape.prefills_here and not self._sender.has_offered(prompt.uid):
             request.ticket = self._rerouted(request.ticket)
             for index in request.indices:
                 self._tell(request.ticket, index)

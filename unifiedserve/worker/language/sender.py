@@ -52,6 +52,10 @@ class Sender:
             pages = _pages(self._kv, prompt.kv[first + start : first + stop])
             self._send_filled(prompt, pages)
 
+    def has_offered(self, uid: int) -> bool:
+        """Tell whether who is to decode a prompt may have read some of its pages."""
+        return uid in self._early
+
     def end_prompt(self, prompt: StagedPrompt) -> None:
         """Tell who was offered pages early, but gets no answers, that there will be none."""
         if self._early.pop(prompt.uid, None) is not None:
