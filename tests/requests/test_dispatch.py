@@ -46,7 +46,7 @@ def test_what_is_cached_is_recalled_where_it_is(placement: str, looked_in: str, 
     dispatch = Dispatch(roles, table, workers, Targets(EngineConfig()), Mock(), Mock())
     request = SimpleNamespace(embed=False, slo_ttft=None, priority=0, viewer=None, id="a")
     prompt = SimpleNamespace(token_ids=[1, 2, 3, 4, 5], media=[VIDEO])
-    planned = SimpleNamespace(prompt=prompt, request=request, sampling=SamplingParams())
+    planned = SimpleNamespace(prompt=prompt, request=request, sampling=SamplingParams(), window=None)
     active = ActiveRequest(cast(Any, planned), 0.0, [cast(Any, SimpleNamespace(token_ids=[], last_token=None))])
     active.sources = [MediaSource(plan=VIDEO, name="video 1")]
     active.contents = cast(Any, SimpleNamespace(page_tokens=16))
@@ -69,7 +69,7 @@ def test_who_receives_is_told_before_who_sends() -> None:
     dispatch = Dispatch(roles, table, workers, Targets(EngineConfig()), Mock(), Mock())
     request = SimpleNamespace(embed=False, slo_ttft=None, priority=0, viewer=None, id="a")
     prompt = SimpleNamespace(token_ids=[1, 2, 3], media=[IMAGE])
-    planned = SimpleNamespace(prompt=prompt, request=request, sampling=SamplingParams())
+    planned = SimpleNamespace(prompt=prompt, request=request, sampling=SamplingParams(), window=None)
     active = ActiveRequest(cast(Any, planned), 0.0, [cast(Any, SimpleNamespace(token_ids=[], last_token=None))])
     active.sources = [MediaSource(plan=IMAGE, name="image 1")]
     for number in (1, 2):
