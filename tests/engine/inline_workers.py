@@ -18,6 +18,7 @@ from test_fidelity import Question
 from unifiedserve.config import EngineConfig
 from unifiedserve.device import CPU, Device
 from unifiedserve.engine.buffer_sizes import plan_layout
+from unifiedserve.engine.caches import Caches, Known
 from unifiedserve.engine.weight_source import wanted_by
 from unifiedserve.memory.shared import ENGINE_INBOX, EngineLayout, PoolKey, PoolSize, SharedMemory, create_pages, free
 from unifiedserve.memory.tensors import SafetensorsFiles
@@ -37,6 +38,7 @@ from unifiedserve.messages.wire import (
     PromptVector,
     Report,
     Span,
+    Stale,
     Token,
     Unfit,
     VisionRequest,
@@ -54,6 +56,7 @@ from unifiedserve.worker.spec import WorkerSpec
 PAGES = 256  # of each pool
 SECONDS = 60.0
 TOKEN = "01" * 32  # of the carriers
+NOTHING = Known()
 
 
 def _here(name: str) -> AbstractContextManager[None]:
@@ -121,6 +124,8 @@ class InlineWorkers:
         self.spans: list[Span] = []
         self.drained: set[int] = set()
         self.handed: list[HandedOver] = []
+        self.stale: set[int] = set()
+        self.caches = Caches(config, placement, self.memory.pools, processor)
         self.processor = processor
         self._placement = placement
         self._loads: dict[int, Load] = {}
@@ -180,9 +185,13 @@ class InlineWorkers:
         answers: int = 1,
         embed: bool = False,
         target: float = float("inf"),
+        known: Known = NOTHING,
     ) -> None:
+        """Send a request; what is `known` of it has no media to be decoded if it can be read elsewhere."""
         arrival = monotonic()
+        decodes = bool(asked.sources) and not known.reuse.offers
         route = choose_route(self._placement, self._loads.values(), media=bool(asked.sources))
+        route = route if decodes else route.at_prefill()
         self._loads[uid] = Load(route, {stage: len(asked.token_ids) for stage in Stage})
         ticket = Ticket(uid, arrival, due=arrival + target, route=route)
         self.tokens[uid] = {}
@@ -194,10 +203,11 @@ class InlineWorkers:
             sampling=sampling,
             indices=list(range(answers)),
             embed=embed,
+            **known._asdict(),
         )
         for host in dict.fromkeys([route.prefill, *route.encode]):
             self.send(host, request)
-        if asked.sources:
+        if decodes:
             self.send(route.vision, VisionRequest(ticket=ticket, media=asked.sources))
 
     def turn(self) -> None:
@@ -230,12 +240,15 @@ class InlineWorkers:
             self.told += message.tokens
             self.spans += message.spans
             self.through |= set(message.through)
+            self.caches.learn(message.instance, message.kept, message.address)
             for token in message.tokens:
                 self.tokens[token.uid][token.number] = token.token.token
                 if token.finish is not None:
                     self.ended.add(token.uid)
         elif isinstance(message, HandedOver):
             self.handed.append(message)
+        elif isinstance(message, Stale):
+            self.stale.add(message.uid)
         elif isinstance(message, Drained):
             assert self.memory.reclaim(message.uid) == 0, "pages were left behind"
             self.drained.add(message.uid)

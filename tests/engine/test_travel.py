@@ -15,11 +15,13 @@ from test_late_device import taken_at_once
 from ipc_buffers import PagePool
 from unifiedserve.carriers.base import Carrier, Copy, Done
 from unifiedserve.config import EngineConfig
+from unifiedserve.engine.caches import contents_of
 from unifiedserve.memory.device_pages import DevicePages
 from unifiedserve.memory.shared import SharedMemory
+from unifiedserve.messages.media import ExpandedPrompt
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.models.registry import load_processor
-from unifiedserve.placement import read_placement
+from unifiedserve.placement import Stage, read_placement
 from unifiedserve.worker import assembly
 from unifiedserve.worker.language.foreign_prompts import ForeignPrompts
 from unifiedserve.worker.port import Port
@@ -33,6 +35,7 @@ PLACEMENTS = ["e+p@mem1+d@mem2", "ep+d@mem1", "e+pd@mem1", BACK, "2e+2p@mem1+2d@
 EARLY = {*PLACEMENTS[:2], BACK}  # where decode alone takes pages of a KV cache
 KEEPS = "mllama"
 FAMILIES_TRIED = ["qwen2_5_vl", KEEPS, "qwen3_5", "gemma3"]  # with kept visual rows, with states, with whole units
+RELEASE = DevicePages.release
 
 Start = Callable[[str], InlineWorkers]
 
@@ -170,3 +173,43 @@ def test_aborts_at_any_time_leave_nothing(
             workers.abort(uid)
         workers.run_until(lambda uids=uids: uids.keys() <= workers.drained)  # type: ignore[misc]
         assert set(workers.used_pages().values()) == {0}
+
+
+@pytest.mark.parametrize(("family", "carrier"), [("qwen2_5_vl", "shared"), (KEEPS, "tcp")])
+def test_visual_tokens_are_read_where_another_memory_has_them(
+    start: Start, asked: list[Asked], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless they are gone by then: the request has to start anew."""
+    monkeypatch.setattr(DevicePages, "release", RELEASE)  # free pages keep what they hold
+    workers = start("vepd@mem0+vepd@mem1")
+    question = max(asked, key=lambda each: len(each.media))
+    prompt = ExpandedPrompt(question.token_ids, question.media, list(range(len(question.media))))
+    attends = workers.processor.keeps_visual_rows
+    digests = [bytes([number]) for number in range(len(question.media))]
+    contents = contents_of(
+        prompt, workers.processor.visual_ids.values(), digests, CONFIG.memory.kv_page_tokens, attends
+    )
+
+    def ask(uid: int, instance: str) -> None:
+        known = workers.caches.look_up(instance, question.token_ids, contents, whole=True)
+        assert bool(known.reuse.offers) == (uid > 1)
+        workers.submit(uid, question, ANSWER, known=known)
+
+    ask(1, "all-1")
+    expected = workers.answer(1)
+    workers.spans.clear()
+    ask(2, "all-2")
+    assert workers.answer(2) == expected
+    pulled = [span for span in workers.spans if span.name == "pull"]
+    assert [(span.stage, span.requests) for span in pulled] == [(Stage.PREFILL, [2])]
+    assert not [span for span in workers.spans if span.stage in (Stage.VISION, Stage.ENCODE)]
+    for uid in (1, 2):
+        workers.abort(uid)
+    workers.run_until(lambda: len(workers.drained) == 2)
+    first, second = workers.memory.named("visual").values()
+    second.release(second.allocate(second.num_pages, 9))  # what the second one has read is gone
+    known = workers.caches.look_up("all-2", question.token_ids, contents, whole=True)
+    first.release(first.allocate(first.num_pages, 9))  # and now what it could have read once more
+    workers.submit(3, question, ANSWER, known=known)
+    workers.run_until(lambda: workers.stale == {3})
+    assert set(workers.used_pages().values()) == {0}

@@ -19,6 +19,7 @@ from unifiedserve.memory.content_index import ContentIndex
 from unifiedserve.memory.content_keys import MediaTokens, medium_key, page_keys, unit_key
 from unifiedserve.memory.shared import PoolKey
 from unifiedserve.messages.media import ExpandedPrompt
+from unifiedserve.messages.pages import PageOffer, Pages
 from unifiedserve.messages.wire import Kept, Reuse
 from unifiedserve.models.base import Processor
 from unifiedserve.placement import Placement
@@ -85,6 +86,7 @@ class Caches:
             self._remembered.add("kv")
         if config.memory.visual_cache_mib:
             self._remembered.add("visual")
+        self._readable: dict[str, tuple[str, str]] = {}  # an instance and its address, by memory
         self._indexes = {key: ContentIndex(pool) for key, pool in pools.items() if key[1] in self._remembered}
 
     def look_up(
@@ -121,15 +123,38 @@ class Caches:
         prefix = self._indexes[memory, "kv"].prefix(kept) if kept else Reuse().prefix
         covered = bisect_right(contents.unit_ends, len(prefix.numbers) * page_tokens)
         visual = self._indexes.get((memory, "visual"))
-        there = {
-            unit: pages
-            for unit in range(covered, len(contents.unit_ends))
-            if visual is not None and (pages := visual.get(contents.unit_keys[unit])) is not None
-        }
-        return Reuse(prefix=prefix, covered=covered, units=there)
+        units = range(covered, len(contents.unit_ends))
+        there = _found(visual, contents, units)
+        offers = self._elsewhere(contents, [unit for unit in units if unit not in there])
+        return Reuse(prefix=prefix, covered=covered, units=there, offers=offers)
 
-    def learn(self, instance: str, kept: Iterable[Kept]) -> None:
-        """Note what an instance has computed, in its memory."""
+    def _elsewhere(self, contents: PromptContents, units: Sequence[int]) -> dict[int, PageOffer]:
+        """Return where all of these units can be read in one other memory; nothing if that is nowhere.
+
+        Reading takes milliseconds, and decoding and encoding media much longer: so it is always worth it.
+        """
+        for memory, (instance, address) in self._readable.items() if units else ():
+            found = _found(self._indexes.get((memory, "visual")), contents, units)
+            if len(found) == len(units):
+                return {unit: PageOffer(instance, address, visual=pages) for unit, pages in found.items()}
+        return {}
+
+    def learn(self, instance: str, kept: Iterable[Kept], address: str = "") -> None:
+        """Note what an instance has computed, in its memory, which others can read at an address, if there is one."""
         memory = self._memories[instance]
+        if address:
+            self._readable[memory] = instance, address
         for each in kept:
             self._indexes[memory, each.buffer].put(each.key, each.pages)
+
+    def forget_addresses(self) -> None:
+        """Note that nobody can be read from until it has said once more where: all workers are replaced."""
+        self._readable.clear()
+
+
+def _found(index: ContentIndex | None, contents: PromptContents, units: Iterable[int]) -> dict[int, Pages]:
+    """Return the pages of those units that an index knows."""
+    if index is None:
+        return {}
+    found = ((unit, index.get(contents.unit_keys[unit])) for unit in units)
+    return {unit: pages for unit, pages in found if pages is not None}

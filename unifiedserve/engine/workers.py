@@ -112,6 +112,7 @@ class Workers:
             await asyncio.to_thread(self._replace, placement, weights_sum, damaged, keeps)
             self._link, caches = self._connect()
             self.caches = self.caches if keeps else caches
+            self.caches.forget_addresses()
 
     async def stop(self) -> None:
         """End the workers and remove all shared memory."""

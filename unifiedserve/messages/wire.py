@@ -54,12 +54,18 @@ class Reuse(msgspec.Struct, frozen=True, kw_only=True):
     """What a request need not compute, unless others take the pages before it can: nothing is held for it.
 
     `prefix` are KV pages of its first tokens, the first `covered` encode units have tokens in these only, and `units`
-    are pages of the visual buffer that hold further units' tokens.
+    are pages of the visual buffer that hold further units' tokens. Where another memory has all the rest, prefill reads
+    it from there: `offers`, by unit.
     """
 
     prefix: Pages = Pages()
     covered: int = 0
     units: dict[int, Pages] = {}
+    offers: dict[int, PageOffer] = {}
+
+    def has(self, unit: int) -> bool:
+        """Whether a unit need not be encoded."""
+        return unit < self.covered or unit in self.units or unit in self.offers
 
 
 class PrefillRequest(msgspec.Struct, tag=True, kw_only=True):
@@ -345,7 +351,8 @@ class PromptVector(msgspec.Struct, tag=True):
 class Report(msgspec.Struct, tag=True, kw_only=True):
     """What a worker's step produced, and how many requests each of its stages holds.
 
-    `through` are requests that want no tokens, at the ends of their prompts.
+    `through` are requests that want no tokens, at the ends of their prompts. What is `kept` can be read from other
+    memories at the `address` of the worker's carrier, if it has one.
     """
 
     instance: str
@@ -353,6 +360,7 @@ class Report(msgspec.Struct, tag=True, kw_only=True):
     through: list[int] = []
     spans: list[Span] = []
     kept: list[Kept] = []
+    address: str = ""
     lookups: list[Lookup] = []
     decoded: list[WatchedUnits] = []
     costs: Costs | None = None  # what the worker has learned of them, if anything is new

@@ -15,8 +15,13 @@ class Reporter:
     def __init__(self, instance: str, outbox: Outbox) -> None:
         self._instance = instance
         self._outbox = outbox
+        self._address = ""
         self._report = Report(instance=instance)
         self._costs = Costs()
+
+    def reads_at(self, address: str) -> None:
+        """Report from now on where others can read what is kept here."""
+        self._address = address
 
     def tokens(self, tokens: list[Token], through: Iterable[int] = ()) -> None:
         """Report what was sampled, and which requests that want no tokens are at the ends of their prompts."""
@@ -25,7 +30,9 @@ class Reporter:
 
     def cached(self, kept: list[Kept], lookups: list[Lookup]) -> None:
         """Report what can be found in the caches from now on, and what was found in them."""
-        self._report.kept.extend(kept)
+        if kept:
+            self._report.kept.extend(kept)
+            self._report.address = self._address
         self._report.lookups.extend(lookups)
 
     def decoded(self, decoded: WatchedUnits) -> None:

@@ -31,4 +31,4 @@ def place(active: ActiveRequest, ticket: Ticket, work: Work, targets: Targets) -
 
 def _to_encode(units: list[int], reuse: Reuse) -> int:
     """Return how many of the units' visual tokens must be computed."""
-    return sum(tokens for number, tokens in enumerate(units) if number >= reuse.covered and number not in reuse.units)
+    return sum(tokens for number, tokens in enumerate(units) if not reuse.has(number))

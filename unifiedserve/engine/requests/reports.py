@@ -50,7 +50,7 @@ class Reports:
     def take(self, report: Report) -> None:
         """Take all that is in a report."""
         self._counts[report.instance] = report.counts
-        self._workers.caches.learn(report.instance, report.kept)
+        self._workers.caches.learn(report.instance, report.kept, report.address)
         if report.costs is not None:
             self._targets.learn(report.costs)
         self._count(report.lookups)

@@ -63,4 +63,4 @@ def _sampling(active: ActiveRequest, begun: bool) -> SamplingParams:
 def _missing(source: MediaSource, reuse: Reuse) -> list[int]:
     """Return the units of a medium that are not there yet."""
     first = source.first_unit
-    return [unit for unit in source.wanted if first + unit >= reuse.covered and first + unit not in reuse.units]
+    return [unit for unit in source.wanted if not reuse.has(first + unit)]

@@ -77,6 +77,8 @@ class LanguageLane:
         self._port = port
         self._turn = turn
         self._looks_between = False
+        if carrier:
+            port.reporter.reads_at(carrier.address)
         self._freed = FreedPages(
             port.outbox, port.memory, keeps_visual=model.adapter.keeps_visual_rows, travels=bool(port.elsewhere)
         )
@@ -204,7 +206,10 @@ class LanguageLane:
     def _accept_request(self, request: PrefillRequest) -> None:
         prompt = self._prompts.receive(request)
         self._turn.note(Begin(request.ticket, prompt.shape))
-        if prompt.shape.prefills_here and prompt.all_cached:
+        if prompt.shape.prefills_here and request.reuse.offers:
+            for unit, offer in request.reuse.offers.items():
+                self._receiver.offer_unit(Embeddings(uid=prompt.uid, unit=unit, pages=[], offer=offer), offer)
+        elif prompt.shape.prefills_here and prompt.all_cached:
             self._recall(prompt)
         if prompt.all_encoded:
             self._wait(prompt.uid, Stage.PREFILL)

@@ -113,7 +113,7 @@ class PrefillStage:
         return finished
 
     def _take_visual(self, prompt: StagedPrompt, unit: int, pages: list[int]) -> None:
-        if unit in prompt.request.reuse.units:
+        if prompt.request.reuse.has(unit):
             tokens = prompt.shape.units[unit].tokens
             self.visual_log.looked_up(prompt.uid, tokens, tokens)
         prompt.take_visual(unit, pages)

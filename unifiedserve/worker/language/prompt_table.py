@@ -78,7 +78,7 @@ class PromptTable:
     def _record(self, request: PrefillRequest) -> StagedPrompt:
         units, route = PromptUnits.of(request, self._adapter.visual_ids), request.ticket.route
         here, shapes = self._instance == route.prefill, units.shapes(request.reuse)
-        comes = here and not set(route.encode).isdisjoint(self._elsewhere)
+        comes = here and (request.reuse.offers or not set(route.encode).isdisjoint(self._elsewhere))
         return StagedPrompt(
             request,
             Shape(

@@ -39,4 +39,4 @@ class PromptUnits(NamedTuple):
 
     def _shape(self, unit: int, reuse: Reuse) -> UnitShape:
         tokens, position = len(self.rows_of(unit)), self.positions[self.rows[unit]]
-        return UnitShape(tokens, position, encoded=unit < reuse.covered, cached=unit in reuse.units)
+        return UnitShape(tokens, position, encoded=unit < reuse.covered, cached=reuse.has(unit))
