@@ -14,7 +14,7 @@ from unifiedserve.config import EngineConfig
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.wire import Abort, HandOver
 from unifiedserve.models.registry import load_processor
-from unifiedserve.placement import Route, read_placement
+from unifiedserve.placement import Route, Stage, read_placement
 
 CONFIG = EngineConfig.of(prefill_chunk_tokens=32, kv_page_tokens=4, vision_threads=1)
 SHORT, LONG = (SamplingParams(temperature=0, max_tokens=count, ignore_eos=True) for count in (12, 400))
@@ -72,7 +72,8 @@ def test_no_token_changes(workers: InlineWorkers, asked: Asked, expected: list[i
     assert len(workers.handed) == 2
     assert [workers.answer(uid) for uid in (1, 2, 3, 4)] == [expected] * 4
     assert set(workers.used_pages().values()) == {0}
-    assert {each.instance for each in workers.spans if each.name == "decode" and each.start > handed} == {"decode-2"}
+    later = {each.instance for each in workers.spans if each.stage is Stage.DECODE and each.start > handed}
+    assert later == {"decode-2"}
 
 
 @pytest.mark.parametrize("of", ["the request", "the answer"])
