@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import queue
 import secrets
 import statistics
 import time
@@ -32,7 +31,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from ipc_buffers import PagePool
+from ipc_buffers import Bell, MessageQueue, PagePool
 from unifiedserve.carriers.base import Carrier
 from unifiedserve.carriers.base import Copy as PageCopy
 from unifiedserve.carriers.choose import open_carrier
@@ -102,11 +101,16 @@ def make_pool(page_bytes: int) -> tuple[PagePool, NDArray[np.int32]]:
     return pool, np.random.default_rng(1).permutation(pages)
 
 
+def make_news() -> MessageQueue:
+    return MessageQueue.create(f"bench-{os.getpid()}-{time.monotonic_ns()}", 256)
+
+
 def serve(page_bytes: int, token: str, group: str, connection: Connection) -> None:
     """Offer pages by all carriers of a group until told to end; a process's main function."""
     pool, pages = make_pool(page_bytes)
     data = np.frombuffer(pool.data(), np.uint8)
-    carriers = {kind: open_carrier(kind, setting(token), lambda: None) for kind in kinds(group)}
+    news = make_news()
+    carriers = {kind: open_carrier(kind, setting(token), Bell(news, b"")) for kind in kinds(group)}
     try:
         for carrier in carriers.values():
             carrier.register({"kv": pool})
@@ -125,6 +129,7 @@ def serve(page_bytes: int, token: str, group: str, connection: Connection) -> No
         for carrier in carriers.values():
             carrier.shut()
         pool.unlink()
+        news.unlink()
 
 
 @contextmanager
@@ -141,14 +146,14 @@ def source_of(page_bytes: int, token: str, group: str) -> Iterator[Offered]:
         process.join()
 
 
-def fetch_by(carrier: Carrier, news: queue.SimpleQueue[None], offered: Offered, kind: str, into: list[int]) -> Fetch:
+def fetch_by(carrier: Carrier, news: MessageQueue, offered: Offered, kind: str, into: list[int]) -> Fetch:
     """Return what reads pages by a carrier and waits for them as a worker does."""
 
     def fetch(count: int) -> None:
         copy = PageCopy("kv", offered.pages[:count], offered.epochs[:count], into[:count])
         transfer = carrier.read(offered.addresses[kind], [copy])
         while True:
-            news.get()
+            news.receive()
             for done in carrier.poll():
                 if done.error:
                     raise RuntimeError(done.error)
@@ -165,6 +170,7 @@ def fetchers(page_bytes: int, group: str) -> Iterator[dict[str, Fetch]]:
     pool, into = make_pool(page_bytes)
     target = np.frombuffer(pool.data(), np.uint8)
     carriers: list[Carrier] = []
+    heard: list[MessageQueue] = []
     with source_of(page_bytes, token, group) as offered:
         source = np.frombuffer(PagePool.attach(offered.arena).data(), np.uint8)
         found: dict[str, Fetch] = {}
@@ -182,11 +188,11 @@ def fetchers(page_bytes: int, group: str) -> Iterator[dict[str, Fetch]]:
             found["mooncake, bare"] = bare(BareMooncake().reader(*offered.mooncake, target, page_bytes))
         try:
             for kind in kinds(group):
-                news: queue.SimpleQueue[None] = queue.SimpleQueue()
-                carrier = open_carrier(kind, setting(token), lambda news=news: news.put(None))  # type: ignore[misc]
+                heard.append(make_news())
+                carrier = open_carrier(kind, setting(token), Bell(heard[-1], b""))
                 carriers.append(carrier)
                 carrier.register({"kv": pool})
-                found[kind] = fetch_by(carrier, news, offered, kind, into.tolist())
+                found[kind] = fetch_by(carrier, heard[-1], offered, kind, into.tolist())
             for name, fetch in found.items():
                 check(name, fetch, source, target, offered.pages, into, page_bytes)
             yield found
@@ -194,6 +200,8 @@ def fetchers(page_bytes: int, group: str) -> Iterator[dict[str, Fetch]]:
             for carrier in carriers:
                 carrier.shut()
             pool.unlink()
+            for news in heard:
+                news.unlink()
 
 
 def check(

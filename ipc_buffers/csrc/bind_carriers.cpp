@@ -1,13 +1,16 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "bell.h"
 #include "bind_arrays.h"
 #include "bindings.h"
+#include "native/held_bytes.h"
 #include "native/released_gil.h"
 #include "net/page_client.h"
 #include "net/page_server.h"
@@ -18,9 +21,12 @@ namespace py = pybind11;
 namespace ipc {
 namespace {
 
+using net::Descriptor;
 using net::PageClient;
 using net::PageServer;
+using net::Socket;
 using NamedPools = std::map<std::string, Handle<PagePool>>;
+using ServedPools = std::vector<std::pair<std::string, std::optional<const Handle<PagePool>*>>>;
 // A pool's name; pages of the source, their epochs, and pages of the reader.
 using CopyArguments = std::tuple<std::string, Pages, Epochs, Pages>;
 using Told = std::tuple<std::uint64_t, std::string, std::uint64_t, double>;
@@ -62,11 +68,6 @@ void bind_reader(py::class_<Reader>& reader) {
           R"(Return (transfer, error, bytes, seconds) of those that have ended since the last call.
 
 The error is empty if all pages are there as they were in their epochs.)")
-      .def(
-          "wait", [](Reader& self) { return self.completions().wait(); }, py::call_guard<native::ReleasedGil>(),
-          R"(Wait until a transfer has ended since the last wait, and return True; False once it is shut.
-
-For a thread of its own: no signal interrupts it.)")
       .def("close", &Reader::close, py::arg("transfer"), py::call_guard<native::ReleasedGil>(),
            "Drop a transfer, under way or not: nothing is written to its pages, and nothing told of it, after this.")
       .def("shut", &Reader::shut, py::call_guard<native::ReleasedGil>(),
@@ -78,8 +79,9 @@ void bind_copier(py::module_& module) {
       module, "PageCopier",
       R"(Copies pages from pools that are mapped here into one's own, in threads without the GIL.
 
-Both are in host memory, or both on GPUs. Their owner need not know, and may give pages away meanwhile: epochs tell.)");
-  copier.def(py::init<int>(), py::arg("threads") = 1)
+Both are in host memory, or both on GPUs. Their owner need not know, and may give pages away meanwhile: epochs tell. The
+bell is rung when `poll` has something to tell.)");
+  copier.def(py::init<Bell, int>(), py::arg("bell"), py::arg("threads") = 1)
       .def(
           "read",
           [](PageCopier& self, const NamedPools& sources, const NamedPools& own,
@@ -98,26 +100,40 @@ source: pools or pages that it does not have, pages of another size, a place whe
   bind_reader(copier);
 }
 
+void bind_bell(py::module_& module) {
+  py::class_<Bell>(module, "Bell", "Wakes whoever waits for messages of a queue, by one that says so.")
+      .def(py::init([](const Handle<MessageQueue>& queue, const native::BytesLike& message) {
+             const native::HeldBytes bytes(message);
+             return Bell(queue.get(), {bytes.span().begin(), bytes.span().end()});
+           }),
+           py::arg("queue"), py::arg("message"), "Raises MessageTooLarge, and ArenaError if the queue is closed.")
+      .def("ring", &Bell::ring, py::call_guard<native::ReleasedGil>(),
+           "Send the message, unless the queue is full: then its reader does not sleep. Any thread may call it.");
+}
+
+// Takes over a descriptor that Python has given up.
+Socket adopt(int descriptor) { return Socket(Descriptor(descriptor)); }
+
 void bind_server(py::module_& module) {
   py::class_<PageServer>(module, "PageServer",
                          R"(Lets others read pages over TCP, straight from the pools, in a thread without the GIL.
 
-Only who shows that he has the token is served, and nobody can keep the others from it. `token` is 64 hexadecimal
-digits; `description` says in one line what pages mean, which must be the same on both sides; `patience` is how many
-seconds a client may take to introduce himself, to send a request or to receive a frame of a megabyte.)")
-      .def(py::init<const std::string&, std::uint16_t, const std::string&, std::string, double>(), py::arg("host"),
-           py::arg("port"), py::arg("token"), py::arg("description"), py::arg("patience") = 10.0,
-           R"(Listen at once; port 0 is any that is free.
-
-Raises NetError if the port is in use or the address is none of this machine, ValueError for a token or a description
-that is none.)")
-      .def_property_readonly("port", &PageServer::port)
-      .def_property_readonly("incarnation", &PageServer::incarnation,
-                             "What tells this server from earlier and later ones at its port.")
+`patience` is how many seconds a client may take to send a request, or to receive a frame of a megabyte. Nobody can keep
+the others from being served.)")
+      .def(py::init<double>(), py::arg("patience") = 10.0, "Raises ValueError for a patience that is none.")
       .def(
-          "serve", [](PageServer& self, const NamedPools& pools) { self.serve(table_of(pools)); }, py::arg("pools"),
-          "Let those who come from now on read these pools; raises ArenaError for one on a GPU.")
-      .def("turned_away", &PageServer::turned_away, "Return why others were turned away lately, and forget it.")
+          "serve",
+          [](PageServer& self, int client, const ServedPools& pools) {
+            auto socket = adopt(client);
+            std::vector<net::ServedPool> served;
+            for (const auto& [name, pool] : pools) served.push_back({name, pool ? (*pool)->get() : nullptr});
+            self.serve(std::move(socket), std::move(served));
+          },
+          py::arg("client"), py::arg("pools"),
+          R"(Serve a client that was introduced, over a descriptor, which is closed with the connection.
+
+`pools` are (name, pool, or None for one that is not here), in the order in which the client numbers them. Raises
+NetError if there are too many clients, ArenaError for a pool on a GPU.)")
       .def("shut", &PageServer::shut, py::call_guard<native::ReleasedGil>(),
            "End the thread and all connections: nothing is read from the pools after this. Idempotent.");
 }
@@ -126,34 +142,45 @@ void bind_client(py::module_& module) {
   py::class_<PageClient> client(module, "PageClient",
                                 R"(Reads pages from servers over TCP, straight into pools, in a thread without the GIL.
 
-It keeps a connection to each server, makes it anew when it has broken, and has any number of transfers under way.
-`patience` is how many seconds a server may take to answer, or for a frame of a megabyte.)");
+It has any number of transfers under way on a connection to each server, which somebody else makes. The bell is rung
+when `poll` has something to tell. `patience` is how many seconds a server may take to answer, or for a frame of a
+megabyte.)");
   client
-      .def(py::init<const std::string&, std::string, double>(), py::arg("token"), py::arg("description"),
-           py::arg("patience") = 10.0, "Raises ValueError for a token or a description that is none.")
+      .def(py::init<Bell, double>(), py::arg("bell"), py::arg("patience") = 10.0,
+           "Raises ValueError for a patience that is none.")
       .def(
           "use", [](PageClient& self, const NamedPools& pools) { self.use(table_of(pools)); }, py::arg("pools"),
           "Have these pools read into; to be called once, before `read`. Raises ArenaError for one on a GPU.")
       .def(
           "read",
-          [](PageClient& self, std::string host, std::uint16_t port, std::uint64_t incarnation,
-             const std::vector<CopyArguments>& copies) {
+          [](PageClient& self, const std::string& server, const std::vector<CopyArguments>& copies) {
             const auto wanted = copies_of(copies);
-            const net::ServerAddress server{std::move(host), port, incarnation};
             const native::ReleasedGil released;
-            return self.read(server, wanted);
+            const auto [transfer, is_first] = self.read(server, wanted);
+            return std::pair(transfer, is_first);
           },
-          py::arg("host"), py::arg("port"), py::arg("incarnation"), py::arg("copies"),
-          R"(Begin to read from a server at a numeric address, and return the transfer's number.
+          py::arg("server"), py::arg("copies"),
+          R"(Begin to read from a server; return the transfer's number, and whether `connect` or `fail` must follow.
 
-A copy is (pool, source pages, their epochs, pages of one's own). Raises ValueError for pools that are not in use here,
-PageError for pages of one's own that are free or out of range; whatever is wrong with the server is told by `poll`.)");
+Any text tells servers apart. A copy is (pool, source pages, their epochs, pages of one's own). Raises ValueError for
+pools that are not in use here, PageError for pages of one's own that are free or out of range; whatever is wrong with
+the server is told by `poll`.)")
+      .def(
+          "connect",
+          [](PageClient& self, const std::string& server, std::string name, int connected) {
+            self.connect(server, std::move(name), adopt(connected));
+          },
+          py::arg("server"), py::arg("name"), py::arg("connected"), py::call_guard<native::ReleasedGil>(),
+          "Ask a server that was introduced for what waits, over a descriptor, which is closed with the connection.")
+      .def("fail", &PageClient::fail, py::arg("server"), py::arg("why"), py::call_guard<native::ReleasedGil>(),
+           "End all transfers from a server that could not be connected to, with one line that says why.");
   bind_reader(client);
 }
 
 }  // namespace
 
 void bind_carriers(py::module_& module) {
+  bind_bell(module);
   bind_copier(module);
   bind_server(module);
   bind_client(module);

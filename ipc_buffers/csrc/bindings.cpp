@@ -97,7 +97,7 @@ PYBIND11_MODULE(_core, module) {
   ipc::bind_error<ipc::MessageTooLarge>(module, "MessageTooLarge", PyExc_ValueError,
                                         "A message above a quarter of its queue's capacity.");
   ipc::bind_error<ipc::net::NetError>(module, "NetError", PyExc_RuntimeError,
-                                      "A network address that cannot be listened at or used; the text says why.");
+                                      "A connection that cannot be served; the text says why.");
   ipc::bind_arena(module);
   ipc::bind_registry(module);
   ipc::bind_gpus(module);

@@ -115,6 +115,12 @@ bool MessageQueue::try_send(std::span<const std::byte> message) {
   return lock && put(message);
 }
 
+bool MessageQueue::send_if_room(std::span<const std::byte> message) {
+  check_size(message);
+  const auto lock = lock_until(ring_->senders, TimePoint::max());
+  return lock && put(message);
+}
+
 bool MessageQueue::send(std::span<const std::byte> message, TimePoint deadline) {
   check_size(message);
   for (;;) {

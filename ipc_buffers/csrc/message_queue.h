@@ -50,6 +50,8 @@ class MessageQueue {
 
   // Never blocks: false if the ring is full or another sender is at work.
   bool try_send(std::span<const std::byte> message);
+  // Waits for other senders, but not for room: false if the ring is full.
+  bool send_if_room(std::span<const std::byte> message);
   // Waits for room; false at the deadline, or before when a signal arrives.
   bool send(std::span<const std::byte> message, TimePoint deadline);
 
@@ -61,6 +63,9 @@ class MessageQueue {
 
   std::uint64_t pending();
 
+  // Throws MessageTooLarge.
+  void check_size(std::span<const std::byte> message) const;
+
  private:
   struct Ring;
 
@@ -68,7 +73,6 @@ class MessageQueue {
   std::size_t take_some(std::size_t limit, const Take& take);
   MessageView message_at(std::uint64_t position, std::uint64_t end) const;
   void copy_in(std::uint64_t position, std::span<const std::byte> bytes);
-  void check_size(std::span<const std::byte> message) const;
   bool wait_for_change(WaitablePosition& position, std::uint64_t seen, TimePoint deadline);
 
   std::shared_ptr<Arena> arena_;

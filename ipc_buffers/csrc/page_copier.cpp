@@ -89,7 +89,7 @@ std::string PageCopier::Job::stale() const {
   return {};
 }
 
-PageCopier::PageCopier(int threads) : process_(::getpid()) {
+PageCopier::PageCopier(Bell bell, int threads) : completions_(std::move(bell)), process_(::getpid()) {
   if (threads < 1) throw std::invalid_argument("a copier has at least 1 thread, not " + std::to_string(threads));
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { run(); });
 }
@@ -219,7 +219,6 @@ void PageCopier::shut() {
     for (const auto& job : std::exchange(jobs_, {})) drop(job.second, lock);
   }
   changed_.notify_all();
-  completions_.shut();
   for (auto& thread : threads_) {
     if (thread.joinable()) thread.join();
   }

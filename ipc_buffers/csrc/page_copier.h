@@ -24,7 +24,7 @@ namespace ipc {
 // after, to know what was copied.
 class PageCopier {
  public:
-  explicit PageCopier(int threads);
+  PageCopier(Bell bell, int threads);
   PageCopier(const PageCopier&) = delete;
   PageCopier& operator=(const PageCopier&) = delete;
   ~PageCopier();

@@ -26,11 +26,17 @@ class Spin {
 
   // Looks until the position is no longer `seen`: true; false at the deadline.
   bool until_changed(const WaitablePosition& position, std::uint64_t seen, TimePoint deadline) {
+    // Who would advance it may wait for this very core.
+    const auto looks = [&] { return position.core() == current_core() ? 1 : kLooksBeforeYield; };
+    return until([&] { return position.load() != seen; }, looks, deadline);
+  }
+
+  // Looks until there is a change: true; false at the deadline. Others may have the core after so many looks.
+  template <typename Changed, typename Looks>
+  bool until(const Changed& changed, const Looks& looks, TimePoint deadline) {
     do {
-      // Who would advance it may wait for this very core.
-      const int looks = position.core() == current_core() ? 1 : kLooksBeforeYield;
-      for (int i = 0; i < looks; ++i) {
-        if (position.load() != seen) {
+      for (int left = looks(); left > 0; --left) {
+        if (changed()) {
           penalty_.store(0, std::memory_order_relaxed);
           return true;
         }

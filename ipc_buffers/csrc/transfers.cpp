@@ -56,9 +56,9 @@ void Completions::add(Done done) {
   {
     const std::lock_guard lock(mutex_);
     done_.push_back(std::move(done));
-    news_ = true;
+    if (done_.size() > 1) return;
   }
-  changed_.notify_all();
+  bell_.ring();
 }
 
 std::vector<Done> Completions::take() {
@@ -69,20 +69,6 @@ std::vector<Done> Completions::take() {
 void Completions::forget(std::uint64_t transfer) {
   const std::lock_guard lock(mutex_);
   std::erase_if(done_, [&](const Done& done) { return done.transfer == transfer; });
-}
-
-bool Completions::wait() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return news_ || shut_; });
-  return std::exchange(news_, false) || !shut_;
-}
-
-void Completions::shut() {
-  {
-    const std::lock_guard lock(mutex_);
-    shut_ = true;
-  }
-  changed_.notify_all();
 }
 
 }  // namespace ipc

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -9,8 +8,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "bell.h"
 #include "futex.h"
 #include "page_pool.h"
 
@@ -58,20 +59,18 @@ double seconds_since(TimePoint begin);
 // Hands what has ended from the threads that do the work to the one that asks.
 class Completions {
  public:
+  explicit Completions(Bell bell) : bell_(std::move(bell)) {}
+
+  // Rings for the first one since the last take().
   void add(Done done);
   std::vector<Done> take();
   // As if it had never ended.
   void forget(std::uint64_t transfer);
-  // Returns true once something was added since the last wait, false once it is shut.
-  bool wait();
-  void shut();
 
  private:
+  Bell bell_;
   std::mutex mutex_;
-  std::condition_variable changed_;
   std::vector<Done> done_;
-  bool news_ = false;
-  bool shut_ = false;
 };
 
 }  // namespace ipc

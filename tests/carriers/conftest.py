@@ -8,10 +8,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from sides import MakeSide, Side
+from sides import MakeSide, Side, unique_name
 from source_process import SourceProcess, StartSource
 
-from ipc_buffers import list_arenas
+from ipc_buffers import Bell, MessageQueue, list_arenas
 
 
 @pytest.fixture(params=["shared", "tcp", "nixl"])
@@ -20,6 +20,14 @@ def kind(request: pytest.FixtureRequest) -> str:
     if request.param == "nixl" and find_spec("nixl") is None:
         pytest.skip("NIXL is not installed")
     return str(request.param)
+
+
+@pytest.fixture
+def bell() -> Iterator[Bell]:
+    """Return a bell that nobody hears."""
+    queue = MessageQueue.create(unique_name(), 256)
+    yield Bell(queue, b"")
+    queue.unlink()
 
 
 @pytest.fixture

@@ -5,11 +5,10 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import queue
 import subprocess
 import sys
 
-from ipc_buffers import PagePool
+from ipc_buffers import Bell, MessageQueue, PagePool
 from unifiedserve.carriers.base import Copy, Done
 from unifiedserve.carriers.choose import open_carrier
 from unifiedserve.carriers.setting import Setting
@@ -23,6 +22,11 @@ def make(place: str) -> PagePool:
     return PagePool.create(f"test-{os.getpid()}-{place.replace(':', '-')}", PAGES, PAGE_BYTES, place)
 
 
+def make_bell() -> tuple[MessageQueue, Bell]:
+    queue = MessageQueue.create(f"test-{os.getpid()}-bell", 256)
+    return queue, Bell(queue, b"")
+
+
 def fill(pool: PagePool, page: int, value: int) -> None:
     pool.memory.write(page * PAGE_BYTES, bytes([value]) * PAGE_BYTES)
 
@@ -30,7 +34,8 @@ def fill(pool: PagePool, page: int, value: int) -> None:
 def serve() -> None:
     """Offer pages on the first GPU, and give one away when told to."""
     pool = make("cuda:0")
-    carrier = open_carrier("cuda_ipc", SETTING, lambda: None)
+    queue, bell = make_bell()
+    carrier = open_carrier("cuda_ipc", SETTING, bell)
     carrier.register({"kv": pool})
     pages = pool.allocate(4, 1)
     assert pages is not None
@@ -45,6 +50,7 @@ def serve() -> None:
     carrier.shut()
     pool.close()
     pool.unlink()
+    queue.unlink()
 
 
 def read(place: str, expected: str) -> None:
@@ -55,15 +61,15 @@ def read(place: str, expected: str) -> None:
     assert source.stdout is not None
     address, pages, epochs = json.loads(source.stdout.readline())
     pool = make(place)
-    news: queue.SimpleQueue[None] = queue.SimpleQueue()
-    carrier = open_carrier("cuda_ipc", SETTING, lambda: news.put(None))
+    queue, bell = make_bell()
+    carrier = open_carrier("cuda_ipc", SETTING, bell)
     carrier.register({"kv": pool})
     into = pool.allocate(4, 1)
     assert into is not None
 
     def fetch() -> Done:
         transfer = carrier.read(address, [Copy("kv", pages, epochs, into.tolist())])
-        news.get()
+        queue.receive()
         (done,) = carrier.poll()
         assert done.transfer == transfer
         return done
@@ -82,6 +88,7 @@ def read(place: str, expected: str) -> None:
     carrier.shut()
     pool.close()
     pool.unlink()
+    queue.unlink()
     source.communicate("end\n")
     if expected == "read":
         assert ctypes.CDLL("libcuda.so.1").fake_cuda_live() <= 2, "contexts and streams"
@@ -98,13 +105,15 @@ def tell(source: subprocess.Popen[str], what: str) -> None:
 
 def register_host() -> None:
     pool = make("host")
-    carrier = open_carrier("cuda_ipc", SETTING, lambda: None)
+    queue, bell = make_bell()
+    carrier = open_carrier("cuda_ipc", SETTING, bell)
     try:
         carrier.register({"kv": pool})
     except ConfigError as error:
         print(error)
     carrier.shut()
     pool.unlink()
+    queue.unlink()
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import queue
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ipc_buffers import PagePool
+from ipc_buffers import Bell, MessageQueue, PagePool
 from unifiedserve.carriers.base import Carrier, Copy, Done
 from unifiedserve.carriers.choose import open_carrier
 from unifiedserve.carriers.setting import Setting
@@ -48,13 +47,13 @@ class Side:
             name: np.frombuffer(pool.data(), np.uint8).reshape(pool.num_pages, pool.page_bytes)
             for name, pool in self.pools.items()
         }
-        self._news: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._news = MessageQueue.create(unique_name(), 256)
         setting = replace(setting, token=token) if token else setting
         try:
-            self.carrier: Carrier = open_carrier(kind, setting, lambda: self._news.put(None))
+            self.carrier: Carrier = open_carrier(kind, setting, Bell(self._news, b""))
             self.carrier.register(self.pools)
         except BaseException:
-            self.remove_pools()
+            self.remove_memory()
             raise
         self._random = np.random.default_rng(next(_numbers))
         self._ended: dict[int, Done] = {}
@@ -78,7 +77,7 @@ class Side:
     def wait(self, *transfers: int) -> list[Done]:
         """Return how these have ended, when all have."""
         while not self._ended.keys() >= set(transfers):
-            self._news.get()
+            self._news.receive()
             self.poll()
         return [self._ended.pop(transfer) for transfer in transfers]
 
@@ -95,7 +94,8 @@ class Side:
     def fetch(self, address: str, *copies: Copy) -> Done:
         return self.wait(self.carrier.read(address, copies))[0]
 
-    def remove_pools(self) -> None:
+    def remove_memory(self) -> None:
+        self._news.unlink()
         self.bytes = {}
         for pool in self.pools.values():
             pool.close()
@@ -103,7 +103,7 @@ class Side:
 
     def end(self) -> None:
         self.carrier.shut()
-        self.remove_pools()
+        self.remove_memory()
 
 
 MakeSide = Callable[..., Side]

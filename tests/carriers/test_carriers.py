@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sides import SETTING, SIZES, TOKEN, MakeSide, Side
+from sides import SETTING, SIZES, TOKEN, MakeSide, Side, unique_name
 from source_process import StartSource
 
-from ipc_buffers import PageError
+from ipc_buffers import Bell, MessageQueue, PageError
 from unifiedserve.carriers.base import Copy
 from unifiedserve.carriers.choose import open_carrier
 
@@ -143,7 +143,7 @@ def test_close_of_what_has_ended_or_never_was(kind: str, make_side: MakeSide) ->
     source, target = make_side(kind), make_side(kind)
     offer, into = source.fill("kv", 1), target.take("kv", 1)
     done = target.fetch(source.address, offer.into(into))
-    for transfer in (done.transfer, 10**6, -7):
+    for transfer in (done.transfer, 10**6):
         target.carrier.close(transfer)
     assert target.fetch(source.address, offer.into(into)).error == ""
 
@@ -226,7 +226,7 @@ def test_shut_ends_what_is_under_way_and_all_threads(kind: str, make_side: MakeS
         target.bytes["kv"][into] = 9
         target.carrier.shut()
         assert (target.bytes["kv"][into] == 9).all()
-        target.remove_pools()
+        target.remove_memory()
 
     round_()  # what is made once stays
     threads, files = len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
@@ -297,14 +297,32 @@ def test_a_source_that_is_stopped(kind: str, make_side: MakeSide, start_source: 
         assert "sent nothing that was waited for in 0.2" in done.error
 
 
-def test_wake_may_come_before_read_returns(kind: str) -> None:
+def test_the_bell_may_ring_before_read_returns(kind: str) -> None:
     """Whoever is woken finds what has ended, though `read` has not told its number yet."""
     side = Side(kind)
-    seen = []
-    carrier = open_carrier(kind, SETTING, lambda: seen.append(threading.get_ident()))
+    news = MessageQueue.create(unique_name(), 256)
+    carrier = open_carrier(kind, SETTING, Bell(news, b"look"))
     carrier.register(side.pools)
     failed = carrier.read("nonsense", [])
+    assert news.receive() == b"look"
     assert [done.transfer for done in carrier.poll()] == [failed]
-    assert seen
     carrier.shut()
+    news.unlink()
+    side.end()
+
+
+def test_a_bell_that_nobody_hears_holds_nobody_up(kind: str) -> None:
+    """A full queue has a reader that will look; nobody waits for it, and nothing is lost."""
+    side = Side(kind, sizes={"kv": (64, 64)})
+    news = MessageQueue.create(unique_name(), 64)
+    carrier = open_carrier(kind, SETTING, Bell(news, b"look"))
+    carrier.register(side.pools)
+    while news.pending() < 4:
+        news.send(b"full")
+    offer, into = side.fill("kv", 20), side.take("kv", 20)
+    transfers = {carrier.read(carrier.address, [offer.into(into)]) for _ in range(20)}
+    while transfers:
+        transfers -= {done.transfer for done in carrier.poll()}
+    carrier.shut()
+    news.unlink()
     side.end()

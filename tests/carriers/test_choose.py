@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from sides import SETTING
 
+from ipc_buffers import Bell
 from unifiedserve.carriers.choose import open_carrier, resolve
 from unifiedserve.carriers.setting import Site, this_machine
 from unifiedserve.errors import ConfigError
@@ -39,11 +40,11 @@ def test_what_is_named_is_taken() -> None:
     assert resolve("tcp", [Site(HERE, "host")]) == "tcp"
 
 
-def test_a_kind_that_there_is_not() -> None:
+def test_a_kind_that_there_is_not(bell: Bell) -> None:
     with pytest.raises(
         ConfigError, match="there is no carrier 'pigeon'; choose one of auto, shared, tcp, nixl, cuda_ipc"
     ):
-        open_carrier("pigeon", SETTING, lambda: None)
+        open_carrier("pigeon", SETTING, bell)
 
 
 def test_one_that_is_not_installed() -> None:
@@ -53,13 +54,13 @@ def test_one_that_is_not_installed() -> None:
         "from unifiedserve.carriers.choose import open_carrier\n"
         "from unifiedserve.carriers.setting import Setting\n"
         "from unifiedserve.errors import ConfigError\n"
-        "try: open_carrier('nixl', Setting('pages'), lambda: None)\n"
+        "try: open_carrier('nixl', Setting('pages'), None)\n"
         "except ConfigError as error: print(error)\n"
     )
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert said == "the carrier 'nixl' is not installed: pip install 'unifiedserve[nixl]', or choose 'tcp'\n"
 
 
-def test_threads_that_are_too_few() -> None:
+def test_threads_that_are_too_few(bell: Bell) -> None:
     with pytest.raises(ConfigError, match="at least 1 thread, not 0"):
-        open_carrier("shared", replace(SETTING, threads=0), lambda: None)
+        open_carrier("shared", replace(SETTING, threads=0), bell)

@@ -13,6 +13,7 @@ from pathlib import Path
 import fake_cuda
 import pytest
 
+from ipc_buffers import Bell
 from unifiedserve.carriers.choose import open_carrier
 from unifiedserve.carriers.setting import Setting
 from unifiedserve.errors import ConfigError
@@ -51,9 +52,9 @@ def test_pools_of_the_host_are_refused(environment: dict[str, str]) -> None:
     assert run.stdout == "the carrier 'cuda_ipc' is for GPUs, and the pages of 'kv' are on 'host'\n", run.stderr
 
 
-def test_it_opens_without_a_gpu() -> None:
+def test_it_opens_without_a_gpu(bell: Bell) -> None:
     """The driver is needed when there is something to copy."""
     try:
-        open_carrier("cuda_ipc", Setting("pages"), lambda: None).shut()
+        open_carrier("cuda_ipc", Setting("pages"), bell).shut()
     except ConfigError as error:
         pytest.fail(str(error))

@@ -130,14 +130,14 @@ LIES: dict[str, tuple[Script, str]] = {
     "no token": (introduction_with(token="00" * 32), "does not have the token"),
     "refuses the token": (introduction_with(verdict=wire.WRONG_TOKEN), "has another token than this side"),
     "another server": (introduction_with(incarnation=78), "is another server than the one that was there"),
-    "no layout": (introduction_with(text=b"x"), "a layout that is cut off"),
-    "a layout of no numbers": (introduction_with(text=b"x\nkv 4096 many\n"), "no number"),
+    "no layout": (introduction_with(text=b"x"), "does not describe its pages properly"),
+    "a layout of no numbers": (introduction_with(text=b"x\nkv 4096 many\n"), "does not describe its pages properly"),
     "a giant layout": (introduction_with(length=1 << 30), "at too great a length"),
     "another page size": (introduction_with(text=wire.layout().replace(b" 4096 ", b" 512 ")), "of 512 bytes, and this"),
     "another model": (introduction_with(text=wire.layout("huge")), "serves 'huge', which is not the 'tiny"),
     "speaks out of turn": (
-        introduction_with(text=wire.layout() + bytes(1), length=len(wire.layout())),
-        "answers before it was asked",
+        introduction_with(text=wire.layout() + wire.FRAME.pack(0, wire.END, 0), length=len(wire.layout())),
+        "answers what nobody asked",
     ),
     "too many bytes": (frames((0, wire.PAGES, b"x" * (2 * PAGE + 1), None)), "8193 bytes of pages where at most 8192"),
     "too many in two frames": (

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from page_wire import ClientPeer
 from sides import SETTING, MakeSide, Side
 
-from ipc_buffers import PageServer
+from ipc_buffers import Bell
 from unifiedserve.carriers.choose import open_carrier
 from unifiedserve.errors import ConfigError
 
@@ -99,17 +99,15 @@ def test_another_version_is_named(make_side: MakeSide) -> None:
     assert ClientPeer(source.address).greet(version=2) == (wire.MAGIC, wire.VERSION)
 
 
-def test_who_is_turned_away_is_told() -> None:
-    server = PageServer("127.0.0.1", 0, SETTING.token, SETTING.description)
-    address = f"tcp://127.0.0.1:{server.port}?server={server.incarnation:x}"
-    client = ClientPeer(address)
+def test_who_is_turned_away_is_told(make_side: MakeSide, caplog: pytest.LogCaptureFixture) -> None:
+    source = make_side("tcp")
+    client = ClientPeer(source.address)
     client.greet()
     assert client.introduce(token="11" * 32) == wire.WRONG_TOKEN
     assert client.is_left()
-    (told,) = server.turned_away()
-    assert told == f"127.0.0.1 port {client.socket.getsockname()[1]} does not have the token"
-    assert server.turned_away() == []
-    server.shut()
+    source.poll()
+    told = f"turned away 127.0.0.1 port {client.socket.getsockname()[1]} does not have the token"
+    assert caplog.messages == [f"the server of pages {told}"]
 
 
 def test_a_proof_is_of_no_use_twice(make_side: MakeSide) -> None:
@@ -254,23 +252,23 @@ def one_source(make_side: MakeSide) -> Side:
     return source
 
 
-def test_a_port_that_is_in_use(make_side: MakeSide) -> None:
+def test_a_port_that_is_in_use(make_side: MakeSide, bell: Bell) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(ConfigError, match=f"port {port} of 127.0.0.1 is in use: choose another one"):
-            open_carrier("tcp", replace(SETTING, port=port), lambda: None)
+            open_carrier("tcp", replace(SETTING, port=port), bell)
 
 
 @pytest.mark.parametrize("token", ["", "ab", "g" * 64, "0" * 63, "0" * 66])
-def test_tokens_that_are_none(token: str) -> None:
+def test_tokens_that_are_none(token: str, bell: Bell) -> None:
     with pytest.raises(ConfigError, match="a token has 64 hexadecimal digits"):
-        open_carrier("tcp", replace(SETTING, token=token), lambda: None)
+        open_carrier("tcp", replace(SETTING, token=token), bell)
 
 
 @pytest.mark.parametrize(("host", "expected"), [("0.0.0.0", "is any address"), ("::", "is any address")])
-def test_an_address_by_which_nobody_finds_it(host: str, expected: str) -> None:
+def test_an_address_by_which_nobody_finds_it(host: str, expected: str, bell: Bell) -> None:
     with pytest.raises(ConfigError, match=expected):
-        open_carrier("tcp", replace(SETTING, host=host), lambda: None)
+        open_carrier("tcp", replace(SETTING, host=host), bell)
 
 
 @pytest.mark.parametrize("host", ["localhost", "::1", "127.0.0.2"])
@@ -286,7 +284,33 @@ def test_hosts(host: str) -> None:
     side.end()
 
 
+@pytest.mark.parametrize(("told", "other"), [("127.0.0.1", "127.0.0.2"), ("127.0.0.2", "127.0.0.1")])
+def test_it_listens_where_it_is_told_to_and_nowhere_else(make_side: MakeSide, told: str, other: str) -> None:
+    source = make_side("tcp", replace(SETTING, host=told))
+    port = int(source.address.partition("?")[0].rpartition(":")[2])
+    assert source.address.startswith(f"tcp://{told}:")
+    with socket.create_connection((told, port)):
+        pass
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((other, port))
+
+
+def test_an_engine_of_another_model_is_refused_on_both_sides(
+    make_side: MakeSide, caplog: pytest.LogCaptureFixture
+) -> None:
+    source, target = (
+        make_side("tcp", replace(SETTING, host="127.0.0.2")),
+        make_side("tcp", replace(SETTING, description="x")),
+    )
+    error = target.fetch(source.address, source.fill("kv", 1).into(target.take("kv", 1))).error
+    assert error.startswith("127.0.0.2 port ")
+    assert error.endswith(f"serves {SETTING.description!r}, which is not the 'x' of this side")
+    source.poll()
+    (told,) = caplog.messages
+    assert told.endswith(f"asks for 'x', which is not the {SETTING.description!r} of this side")
+
+
 @pytest.mark.parametrize("options", [{"description": "two\nlines"}, {"description": ""}, {"patience": 0.0}])
-def test_settings_that_are_none(options: dict[str, object]) -> None:
+def test_settings_that_are_none(options: dict[str, object], bell: Bell) -> None:
     with pytest.raises(ConfigError, match="the carrier 'tcp': "):
-        open_carrier("tcp", replace(SETTING, **options), lambda: None)  # type: ignore[arg-type]
+        open_carrier("tcp", replace(SETTING, **options), bell)  # type: ignore[arg-type]

@@ -154,7 +154,7 @@ def test_aborts_at_any_time_leave_nothing(
     make = assembly.carrier_of
 
     def unruly(spec: WorkerSpec, memory: SharedMemory, port: Port) -> Unruly:
-        return Unruly(make(spec, memory, port), port.outbox.wake, choose)
+        return Unruly(make(spec, memory, port), port.outbox.bell.ring, choose)
 
     expected = answers(start(ONE), asked)
     monkeypatch.setattr(assembly, "carrier_of", unruly)

@@ -27,8 +27,8 @@ class Done(NamedTuple):
 class Carrier(Protocol):
     """Reads pages of other memories into those of its own, and lets others read them.
 
-    It belongs to one thread. What it does, it does beside that: the `wake` that it was made with is called, by any
-    thread, when `poll` has something to tell.
+    It belongs to one thread. What it does, it does beside that, and rings the bell that it was made with when `poll`
+    has something to tell.
     """
 
     #: where others read what was registered; goes along with what is offered to them

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection
 
+from ipc_buffers import Bell
 from unifiedserve.carriers.base import Carrier
 from unifiedserve.carriers.cuda_ipc import CudaIpcCarrier
 from unifiedserve.carriers.nixl import NixlCarrier
@@ -11,7 +12,7 @@ from unifiedserve.carriers.tcp import TcpCarrier
 from unifiedserve.errors import ConfigError
 
 AUTO = "auto"
-_KINDS: dict[str, Callable[[Setting, Callable[[], None]], Carrier]] = {
+_KINDS: dict[str, Callable[[Setting, Bell], Carrier]] = {
     "shared": SharedCarrier,
     "tcp": TcpCarrier,
     "nixl": NixlCarrier,
@@ -42,10 +43,10 @@ def resolve(kind: str, sites: Collection[Site]) -> str:
     return "shared" if here else "tcp"
 
 
-def open_carrier(kind: str, setting: Setting, wake: Callable[[], None], sites: Collection[Site] = ()) -> Carrier:
+def open_carrier(kind: str, setting: Setting, bell: Bell, sites: Collection[Site] = ()) -> Carrier:
     """Open the carrier of a kind, or the one that "auto" means between memories at `sites`.
 
-    Any thread calls `wake` when it has something to tell. Raises ConfigError for one that is not installed here, or
+    It rings the bell when it has something to tell. Raises ConfigError for one that is not installed here, or
     cannot be opened as it is set.
     """
-    return _KINDS[resolve(kind, sites)](setting, wake)
+    return _KINDS[resolve(kind, sites)](setting, bell)

@@ -1,7 +1,6 @@
 """Pages between GPUs of one machine: the other's memory is opened by CUDA IPC, and copied from on a stream."""
 
-from collections.abc import Callable
-
+from ipc_buffers import Bell
 from unifiedserve.carriers.mapped import MappedCarrier
 from unifiedserve.carriers.setting import Setting
 
@@ -12,5 +11,5 @@ class CudaIpcCarrier(MappedCarrier):
     The source must have fenced its own work before it offered the pages. No GPU has run it yet.
     """
 
-    def __init__(self, setting: Setting, wake: Callable[[], None]) -> None:
-        super().__init__("cuda_ipc", setting, wake, on_gpu=True)
+    def __init__(self, setting: Setting, bell: Bell) -> None:
+        super().__init__("cuda_ipc", setting, bell, on_gpu=True)

@@ -1,13 +1,13 @@
 """Pages of memories that this process can map, copied by this process."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from ipc_buffers import ArenaError, PageCopier, PagePool
+from ipc_buffers import ArenaError, Bell, PageCopier, PagePool
 from unifiedserve.carriers.address import Address, AddressError, check_description, parse
 from unifiedserve.carriers.base import Copy, Done
+from unifiedserve.carriers.failures import Failures
 from unifiedserve.carriers.setting import Setting, this_machine
-from unifiedserve.carriers.waker import Failures, Waker
 from unifiedserve.errors import ConfigError
 
 _MOST_SOURCES = 64  # that stay mapped
@@ -17,7 +17,7 @@ _DESCRIPTION = "description"
 class MappedCarrier:
     """Reads from pools of other processes of this machine; their owners do nothing for it."""
 
-    def __init__(self, kind: str, setting: Setting, wake: Callable[[], None], on_gpu: bool) -> None:
+    def __init__(self, kind: str, setting: Setting, bell: Bell, on_gpu: bool) -> None:
         self.address = ""
         self._kind = kind
         self._description = setting.description
@@ -25,11 +25,10 @@ class MappedCarrier:
         self._own: dict[str, PagePool] = {}
         self._sources: OrderedDict[str, dict[str, PagePool]] = OrderedDict()
         try:
-            self._copier = PageCopier(setting.threads)
+            self._copier = PageCopier(bell, setting.threads)
         except ValueError as error:
             raise ConfigError(f"the carrier {kind!r}: {error}") from None
-        self._failures = Failures(wake)
-        self._waker = Waker(self._copier.wait, wake)
+        self._failures = Failures(bell)
 
     def register(self, pools: Mapping[str, PagePool]) -> None:
         """Let others map these pools, and read into them from now on."""
@@ -65,7 +64,6 @@ class MappedCarrier:
     def shut(self) -> None:
         """Drop all transfers, and give up what was mapped."""
         self._copier.shut()
-        self._waker.join()
         for pools in self._sources.values():
             _close(pools)
         self._sources.clear()

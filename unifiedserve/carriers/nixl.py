@@ -3,19 +3,19 @@
 import threading
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ipc_buffers import ArenaError, PageError, PagePool
+from ipc_buffers import ArenaError, Bell, PageError, PagePool
 from unifiedserve.carriers.address import Address, AddressError, check_description, parse
 from unifiedserve.carriers.base import Copy, Done
+from unifiedserve.carriers.failures import Failures
 from unifiedserve.carriers.nixl_agent import Area, NixlAgent, NixlError, NixlRead, unique_agent_name
 from unifiedserve.carriers.setting import Setting, this_machine
-from unifiedserve.carriers.waker import Failures
 from unifiedserve.errors import ConfigError
 
 _KIND = "nixl"
@@ -67,13 +67,13 @@ class _Transfer:
 class NixlCarrier:
     """Reads without the source's help: its pages first, then the epochs of these pages, which are compared."""
 
-    def __init__(self, setting: Setting, wake: Callable[[], None]) -> None:
+    def __init__(self, setting: Setting, bell: Bell) -> None:
         self._agent = NixlAgent(unique_agent_name())
         self.address = ""
         self._description = setting.description
         self._patience = setting.patience
-        self._wake = wake
-        self._failures = Failures(wake)
+        self._bell = bell
+        self._failures = Failures(bell)
         self._own: dict[str, _Own] = {}
         self._sources: dict[str, _Source] = {}
         self._under_way: dict[int, _Transfer] = {}
@@ -152,7 +152,7 @@ class NixlCarrier:
                 self._under_way[self._last] = _Transfer(copies, source, size, reading)
             else:
                 self._done.append(Done(self._last, "", 0, 0.0))
-                self._wake()
+                self._bell.ring()
             self._changed.notify_all()
             return self._last
 
@@ -168,7 +168,7 @@ class NixlCarrier:
                     del self._under_way[number]
             if ended:
                 rest = _SHORTEST_REST
-                self._wake()
+                self._bell.ring()
             else:
                 time.sleep(rest)  # NIXL tells nobody when something is done
                 rest = min(2 * rest, _LONGEST_REST)

@@ -1,7 +1,6 @@
 """Pages between memories of one machine's host: the other one is mapped, and copied from."""
 
-from collections.abc import Callable
-
+from ipc_buffers import Bell
 from unifiedserve.carriers.mapped import MappedCarrier
 from unifiedserve.carriers.setting import Setting
 
@@ -9,5 +8,5 @@ from unifiedserve.carriers.setting import Setting
 class SharedCarrier(MappedCarrier):
     """Copies between pools in host memory; the source has no server, and may be dead or stopped."""
 
-    def __init__(self, setting: Setting, wake: Callable[[], None]) -> None:
-        super().__init__("shared", setting, wake, on_gpu=False)
+    def __init__(self, setting: Setting, bell: Bell) -> None:
+        super().__init__("shared", setting, bell, on_gpu=False)

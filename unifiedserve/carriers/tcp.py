@@ -2,13 +2,17 @@
 
 import ipaddress
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import secrets
+import socket
+from collections.abc import Mapping, Sequence
 
-from ipc_buffers import ArenaError, NetError, PageClient, PagePool, PageServer
+from ipc_buffers import ArenaError, Bell, PageClient, PagePool, PageServer
 from unifiedserve.carriers.address import Address, AddressError, parse
 from unifiedserve.carriers.base import Copy, Done
+from unifiedserve.carriers.loop_thread import LoopThread
 from unifiedserve.carriers.setting import Setting
-from unifiedserve.carriers.waker import Failures, Waker
+from unifiedserve.carriers.tcp_door import Door, Server, connect, listen
+from unifiedserve.carriers.tcp_handshake import HandshakeError, Identity, Layout, parse_token
 from unifiedserve.errors import ConfigError
 
 _log = logging.getLogger(__name__)
@@ -21,54 +25,84 @@ class TcpCarrier:
     Nothing is encrypted: it is for loopback and private networks. Who does not have the token gets nothing.
     """
 
-    def __init__(self, setting: Setting, wake: Callable[[], None]) -> None:
+    def __init__(self, setting: Setting, bell: Bell) -> None:
         host = _host(setting)
         try:
-            self._server = PageServer(
-                setting.host, setting.port, setting.token, setting.description, patience=setting.patience
-            )
-            self._client = PageClient(setting.token, setting.description, patience=setting.patience)
-        except (NetError, ValueError) as error:
+            self._token = parse_token(setting.token)
+            self._layout = Layout(setting.description, {})
+            self._server = PageServer(setting.patience)
+            self._client = PageClient(bell, setting.patience)
+            self._listener = listen(setting.host, setting.port)
+        except (OSError, ValueError) as error:
             raise ConfigError(f"the carrier {_KIND!r}: {error}") from None
-        facts = {_SERVER: f"{self._server.incarnation:x}"}
-        self.address = Address(_KIND, f"{host}:{self._server.port}", facts).text()
-        self._failures = Failures(wake)
-        self._waker = Waker(self._client.wait, wake)
+        self._patience = setting.patience
+        self._incarnation = secrets.randbits(64)
+        self._pools: dict[str, PagePool] = {}
+        self._door = Door(self._listener, setting.patience, lambda: self._identity(self._incarnation), self._welcome)
+        self._thread = LoopThread()
+        self._thread.begin(self._door.accept())
+        port = self._listener.getsockname()[1]
+        self.address = Address(_KIND, f"{host}:{port}", {_SERVER: f"{self._incarnation:x}"}).text()
 
     def register(self, pools: Mapping[str, PagePool]) -> None:
         """Let others read these pools, and read into them from now on."""
+        own = dict(sorted(pools.items()))
         try:
-            self._client.use(pools)
-            self._server.serve(pools)
+            layout = Layout(
+                self._layout.description, {name: (pool.page_bytes, pool.num_pages) for name, pool in own.items()}
+            )
+            self._client.use(own)
         except (ArenaError, ValueError) as error:
             raise ConfigError(f"the carrier {_KIND!r}: {error}") from None
+        self._pools, self._layout = own, layout
 
     def read(self, address: str, copies: Sequence[Copy]) -> int:
         """Begin to read, and return the transfer's number; see Carrier."""
-        try:
-            host, port, incarnation = _parts(address)
-        except AddressError as error:
-            return self._failures.add(str(error))
-        return self._client.read(host, port, incarnation, copies)
+        transfer, is_first = self._client.read(address, copies)
+        if is_first:
+            self._lead(address)
+        return transfer
 
     def poll(self) -> list[Done]:
         """Return the transfers that have ended since the last call."""
-        for who in self._server.turned_away():
+        for who in self._door.turned_away():
             _log.warning("the server of pages turned away %s", who)
-        return self._failures.take() + [Done(*done) for done in self._client.poll()]
+        return [Done(*done) for done in self._client.poll()]
 
     def close(self, transfer: int) -> None:
         """Drop a transfer; nothing is written to its pages after this."""
-        if transfer < 0:
-            self._failures.forget(transfer)
-        else:
-            self._client.close(transfer)
+        self._client.close(transfer)
 
     def shut(self) -> None:
         """Drop all transfers, and end the server."""
+        self._thread.end()
+        self._listener.close()
         self._client.shut()
         self._server.shut()
-        self._waker.join()
+
+    def _identity(self, incarnation: int) -> Identity:
+        return Identity(self._token, incarnation, self._layout)
+
+    def _welcome(self, client: socket.socket, layout: Layout) -> None:
+        """Serve a client that has introduced itself; raises RuntimeError if it cannot be."""
+        self._server.serve(client.detach(), [(name, self._pools.get(name)) for name in layout.pools])
+
+    def _lead(self, address: str) -> None:
+        """Have what waits for a server led to it, or failed."""
+        try:
+            server, incarnation = _parts(address)
+        except AddressError as error:
+            self._client.fail(address, str(error))
+        else:
+            self._thread.begin(self._connect(address, server, self._identity(incarnation)))
+
+    async def _connect(self, address: str, server: Server, own: Identity) -> None:
+        try:
+            connection = await connect(server, self._patience, own)
+        except HandshakeError as error:
+            self._client.fail(address, f"{server} {error}")
+        else:
+            self._client.connect(address, str(server), connection.detach())
 
 
 def _host(setting: Setting) -> str:
@@ -83,8 +117,8 @@ def _host(setting: Setting) -> str:
     return f"[{address}]" if address.version == 6 else str(address)
 
 
-def _parts(text: str) -> tuple[str, int, int]:
-    """Return host, port and incarnation of an address; raises AddressError."""
+def _parts(text: str) -> tuple[Server, int]:
+    """Return where a server of an address listens, and its incarnation; raises AddressError."""
     address = parse(text, _KIND)
     host, _, port = address.where.rpartition(":")
     try:
@@ -94,4 +128,4 @@ def _parts(text: str) -> tuple[str, int, int]:
         raise AddressError(f"{text[:80]!r} is no address of a carrier {_KIND!r}") from None
     if not (0 < number < 1 << 16 and 0 <= incarnation < 1 << 64):
         raise AddressError(f"{text[:80]!r} is no address of a carrier {_KIND!r}")
-    return str(numeric), number, incarnation
+    return Server(str(numeric), number), incarnation

@@ -15,7 +15,7 @@ from unifiedserve.memory.kv_cache import KVCache, KVLayout
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.memory.shared import PoolKey, PoolSize, SharedMemory
 from unifiedserve.memory.weights import attach_weights, sum_weights
-from unifiedserve.messages.wire import OutputReady, Ready, pack
+from unifiedserve.messages.wire import Ready
 from unifiedserve.models.chat import load_tokenizer
 from unifiedserve.models.registry import load_adapter, load_config
 from unifiedserve.placement import Stage, networks_of
@@ -99,17 +99,12 @@ def _check_weights(spec: WorkerSpec, device: Device) -> int | None:
 def _vision_lane(
     spec: WorkerSpec, memory: SharedMemory, device: Device, port: Port, reading: Reading | None, log: Log | None
 ) -> VisionLane:
-    inbox = memory.inboxes[spec.instance.name]
     config = spec.config
-
-    def wake() -> None:
-        inbox.send(pack(OutputReady()))
-
     stage = VisionStage(
         {name: _media_buffers(spec, memory, name, device) for name in memory.named("patch")},
         spec.number,
         config.machine.vision_threads,
-        wake,
+        port.outbox.bell.ring,
         config.media.video_decoder,
         config.media.decode_on,
         config.media.max_image_pixels,
@@ -181,7 +176,7 @@ def carrier_of(spec: WorkerSpec, memory: SharedMemory, port: Port) -> Carrier:
     options = spec.config
     means = f"{spec.model_dir}, {spec.dtype}, {options.memory.kv_dtype(spec.dtype)} keys, version {__version__}"
     sites = [Site(this_machine(), layout.place) for layout in spec.layout.memories.values()]
-    carrier = open_carrier(options.machine.carrier, Setting(means, spec.carrier_token), port.outbox.wake, sites)
+    carrier = open_carrier(options.machine.carrier, Setting(means, spec.carrier_token), port.outbox.bell, sites)
     carrier.register(memory.of(spec.instance.memory))
     return carrier
 

@@ -2,9 +2,8 @@
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 
-from ipc_buffers import MessageQueue
+from ipc_buffers import Bell, MessageQueue
 from unifiedserve.errors import ErrorKind
 from unifiedserve.memory.shared import ENGINE_INBOX
 from unifiedserve.messages.wire import (
@@ -41,6 +40,8 @@ class Outbox:
         self._joining: Counter[tuple[int, Stage]] = Counter()  # aborts that have come, if more are to come
         self._early: list[bytes] = []
         self._heirs: dict[int, str] = {}  # who decodes a request (uid), where that is not who its route names
+        #: has `receive` return
+        self.bell = Bell(inboxes[instance], pack(OutputReady()))
 
     def placed(self, placement: Placement) -> None:
         """Send to the hosts that this placement names from now on."""
@@ -68,11 +69,6 @@ class Outbox:
         """Return the messages that came in; wait up to `timeout` seconds (None: for ever) for the first one."""
         early, self._early = self._early, []
         return early + self._inboxes[self._instance].receive_many(_MOST_MESSAGES, timeout=0 if early else timeout)
-
-    def wake(self) -> None:
-        """Have `receive` return; any thread may call this."""
-        with suppress(TimeoutError):  # full: it returns
-            self._inboxes[self._instance].send(pack(OutputReady()), timeout=0)
 
     def take_requests(self) -> list[PrefillRequest]:
         """Return the requests that have come in meanwhile; all other messages wait for `receive`, in their order."""

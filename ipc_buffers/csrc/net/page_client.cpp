@@ -43,12 +43,8 @@ struct PageClient::Transfer {
   }
 };
 
-PageClient::PageClient(const std::string& token, std::string description, double patience)
-    : token_(parse_token(token)),
-      description_(std::move(description)),
-      patience_(parse_patience(patience)),
-      layout_(std::make_shared<Layout>(description_, pools_)),
-      process_(::getpid()) {
+PageClient::PageClient(Bell bell, double patience)
+    : patience_(parse_patience(patience)), completions_(std::move(bell)), process_(::getpid()) {
   thread_ = std::thread([this] { run(); });
 }
 
@@ -59,11 +55,9 @@ PageClient::~PageClient() {
 
 void PageClient::use(PoolTable pools) {
   for (const auto& [name, pool] : pools) pool->data()->host_bytes();
-  auto layout = std::make_shared<Layout>(description_, pools);
   const std::lock_guard lock(mutex_);
   if (!pools_.empty()) throw std::invalid_argument("pools have been registered already");
   pools_ = std::move(pools);
-  layout_ = std::move(layout);
 }
 
 // What a transfer is to write, and for how long its pools are kept.
@@ -81,33 +75,46 @@ PageClient::Transfer PageClient::plan(const PoolTable& pools, const std::vector<
   return transfer;
 }
 
-std::uint64_t PageClient::read(const ServerAddress& server, const std::vector<PageCopy>& copies) {
+PageClient::Begun PageClient::read(const std::string& server, const std::vector<PageCopy>& copies) {
   if (process_ != ::getpid()) throw std::runtime_error("this carrier belongs to the parent process");
   Lock lock(mutex_);
   const auto pools = pools_;
-  const auto layout = layout_;
   lock.unlock();
   auto transfer = plan(pools, copies);
-  auto request = encode_read(copies, *layout);
+  auto request = encode_read(copies, pools);
   lock.lock();
   if (stopping_) throw std::runtime_error("this carrier is shut");
   const auto number = ++last_;
   set_transfer(request, number);
   auto& known = connections_[server];
-  const bool is_new = known == nullptr;
-  if (is_new) known = std::make_shared<ClientConnection>(server);
+  const bool is_first = known == nullptr;
+  if (is_first) known = std::make_shared<ClientConnection>(server);
   const auto connection = known;
   if (connection->under_way++ == 0) connection->deadline = now() + patience_;
   transfer.connection = connection;
   transfers_.emplace(number, std::move(transfer));
-  if (connection->is_open) {
-    connection->out.push_back(std::move(request));
-    flush(connection, lock);
-  } else {
-    connection->waiting.push_back(std::move(request));
-    if (is_new) poller_.wake();
-  }
-  return number;
+  connection->out.push_back(std::move(request));
+  flush(connection, lock);
+  return {number, is_first};
+}
+
+void PageClient::connect(const std::string& server, std::string name, Socket connected) {
+  Lock lock(mutex_);
+  const auto found = connections_.find(server);
+  if (stopping_ || found == connections_.end() || found->second->socket) return;
+  const auto connection = found->second;
+  connection->socket.emplace(std::move(connected));
+  connection->name = std::move(name);
+  connection->deadline = now() + patience_;
+  flush(connection, lock);
+  lock.unlock();
+  poller_.wake();
+}
+
+void PageClient::fail(const std::string& server, const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  const auto found = connections_.find(server);
+  if (found != connections_.end() && !found->second->socket) end_all(ConnectionPtr(found->second), why);
 }
 
 void PageClient::close(std::uint64_t transfer) {
@@ -120,8 +127,8 @@ void PageClient::close(std::uint64_t transfer) {
       transfers_.erase(found);
       --connection->under_way;
       rested_.wait(lock, [&] { return written_ != transfer; });
-      (connection->is_open ? connection->out : connection->waiting).push_back(encode_forget(transfer));
-      if (connection->is_open) flush(connection, lock);
+      connection->out.push_back(encode_forget(transfer));
+      flush(connection, lock);
     }
   }
   completions_.forget(transfer);
@@ -138,13 +145,12 @@ void PageClient::shut() {
   poller_.wake();
   if (thread_.joinable()) thread_.join();
   poller_.close();
-  completions_.shut();
 }
 
-// Sends what there is to send, unless somebody is at it: he goes on until there is nothing. The lock is let go of while
-// the system takes it.
+// Sends what there is to send once there is a connection, unless somebody is at it: he goes on until there is nothing.
+// The lock is let go of while the system takes it.
 void PageClient::flush(const ConnectionPtr& connection, Lock& lock) {
-  if (std::exchange(connection->sending, true)) return;
+  if (!connection->socket || std::exchange(connection->sending, true)) return;
   connection->blocked = false;
   while (!connection->out.empty() && !connection->blocked) {
     const auto part = part_of(std::as_bytes(std::span(connection->out.front())).subspan(connection->sent));
@@ -185,77 +191,42 @@ void PageClient::run() {
   connections_.clear();
 }
 
-// Begins to connect to servers that were asked for the first time, and waits for room where some is needed.
+// Waits for what comes from servers that have been connected since, and for room where some is needed.
 void PageClient::adopt() {
-  std::vector<ConnectionPtr> fresh;
+  std::vector<ConnectionPtr> full;  // the system's lists are
   {
     const std::lock_guard lock(mutex_);
-    for (const auto& [address, connection] : connections_) {
-      if (!connection->socket) fresh.push_back(connection);
+    for (const auto& [server, connection] : connections_) {
+      if (!connection->socket) continue;
+      const auto number = connection->socket->number();
+      const auto wanted = connection->wanted();
+      try {
+        if (connection->key == 0) {
+          connection->key = ++last_key_;
+          polled_.emplace(connection->key, connection);
+          poller_.add(number, connection->key, wanted);
+        } else if (wanted != connection->awaited) {
+          poller_.change(number, connection->key, wanted);
+        }
+        connection->awaited = wanted;
+      } catch (const NetError&) {
+        full.push_back(connection);
+      }
     }
   }
-  for (const auto& connection : fresh) {
-    try {
-      connection->socket.emplace(Socket::connect(connection->address.host, connection->address.port));
-      connection->key = ++last_key_;
-      poller_.add(connection->socket->number(), connection->key, connection->awaited);
-      polled_.emplace(connection->key, connection);
-    } catch (const NetError& error) {
-      fail(connection, error.what());
-    }
-  }
-  const std::lock_guard lock(mutex_);
-  for (const auto& [key, connection] : polled_) {
-    const auto wanted = connection->wanted();
-    if (wanted != connection->awaited) poller_.change(connection->socket->number(), key, wanted);
-    connection->awaited = wanted;
-  }
+  for (const auto& connection : full) drop(connection, "cannot be waited for: no descriptors are left");
 }
 
 void PageClient::go_on(const ConnectionPtr& connection, std::uint32_t ready) {
-  using Phase = ClientConnection::Phase;
-  const auto send = [&](std::vector<std::byte> bytes) {
-    Lock lock(mutex_);
-    connection->deadline = now() + patience_;
-    connection->out.push_back(std::move(bytes));
-    flush(connection, lock);
-  };
   try {
-    if (connection->phase == Phase::connecting) {
-      connection->socket->check_connected();
-      connection->phase = Phase::greeting;
-      const Greeting greeting{kMagic, kVersion, 0, connection->ours};
-      const auto bytes = bytes_of(greeting);
-      send({bytes.begin(), bytes.end()});
-      return;
-    }
     if ((ready & EPOLLOUT) != 0) {
       Lock lock(mutex_);
       flush(connection, lock);
     }
     if ((ready & ~std::uint32_t{EPOLLOUT}) == 0) return;
-    if (connection->phase == Phase::open) {
-      for (std::size_t received = 0; received < kShare && receive(connection);) received += kMostFrame;
-      return;
-    }
-    connection->inbox.fill(*connection->socket, kScratch);
-    std::shared_ptr<const Layout> layout;
-    {
-      const std::lock_guard lock(mutex_);
-      layout = layout_;
-    }
-    std::vector<std::byte> answer;
-    const bool known = connection->understand(token_, *layout, answer);
-    if (!answer.empty()) send(std::move(answer));
-    if (!known) return;
-    Lock lock(mutex_);
-    connection->is_open = true;
-    connection->deadline = now() + patience_;
-    std::ranges::move(connection->waiting, std::back_inserter(connection->out));
-    connection->waiting.clear();
-    flush(connection, lock);
+    for (std::size_t received = 0; received < kShare && receive(connection);) received += kMostFrame;
   } catch (const std::exception& error) {
-    fail(connection, error.what());
+    drop(connection, error.what());
   }
 }
 
@@ -264,8 +235,8 @@ PageClient::Transfer* PageClient::find(std::uint64_t transfer, const ClientConne
   return found == transfers_.end() || found->second.connection.get() != &connection ? nullptr : &found->second;
 }
 
-// Receives once: what is left of a frame, into its pages, and the head of the next one behind it. False if less came,
-// so that nothing more is there for now.
+// Receives once: what is left of a frame, into its pages, and the head of the next one behind it. False if nothing more
+// is there for now: because less came, or because nothing is waited for.
 bool PageClient::receive(const ConnectionPtr& connection) {
   auto& parts = connection->parts;
   auto& left = connection->frame_left;
@@ -309,7 +280,12 @@ bool PageClient::receive(const ConnectionPtr& connection) {
   connection->frame_known += count - of_frame;
   if (of_frame > 0 && left == 0) end_frame(*connection);
   if (connection->frame_known == sizeof(Frame)) take_frame(*connection);
-  return count == offered;
+  return count == offered && (connection->frame_left > 0 || is_asked(*connection));
+}
+
+bool PageClient::is_asked(const ClientConnection& connection) {
+  const std::lock_guard lock(mutex_);
+  return connection.under_way > 0;
 }
 
 // All of the next frame's head has come.
@@ -350,7 +326,7 @@ void PageClient::end_frame(ClientConnection& connection) {
   connection.deadline = now() + patience_;
   if (connection.frame.kind != FrameKind::failure) return;
   const std::string text(reinterpret_cast<const char*>(connection.text.data()), connection.text.size());
-  end(connection.frame.transfer, connection, connection.name() + ": " + text);
+  end(connection.frame.transfer, connection, connection.name + ": " + text);
 }
 
 // Under the lock, so that close() finds a transfer either under way or told.
@@ -368,28 +344,32 @@ void PageClient::expire() {
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [key, connection] : polled_) {
-      const bool is_asked = connection->under_way > 0 || connection->phase != ClientConnection::Phase::open;
-      if (is_asked && connection->deadline < now()) late.push_back(connection);
+      if (connection->under_way > 0 && connection->deadline < now()) late.push_back(connection);
     }
   }
-  const auto seconds = std::to_string(std::chrono::duration<double>(patience_).count());
-  for (const auto& connection : late) fail(connection, "sent nothing that was waited for in " + seconds + " seconds");
+  for (const auto& connection : late) {
+    const auto seconds = std::to_string(std::chrono::duration<double>(patience_).count());
+    drop(connection, "sent nothing that was waited for in " + seconds + " seconds");
+  }
 }
 
-void PageClient::fail(const ConnectionPtr& connection, const std::string& why) {
-  if (connection->socket) {
-    poller_.remove(connection->socket->number());
-    connection->socket->hang_up();
-  }
+void PageClient::drop(const ConnectionPtr& connection, const std::string& why) {
+  poller_.remove(connection->socket->number());
+  connection->socket->hang_up();
   polled_.erase(connection->key);
   const std::lock_guard lock(mutex_);
-  const auto known = connections_.find(connection->address);
+  end_all(connection, connection->name + " " + why);
+}
+
+// Under the lock; the next one who asks this server makes another connection.
+void PageClient::end_all(const ConnectionPtr& connection, const std::string& why) {
+  const auto known = connections_.find(connection->server);
   if (known != connections_.end() && known->second == connection) connections_.erase(known);
   std::vector<std::uint64_t> ended;
   for (const auto& [number, transfer] : transfers_) {
     if (transfer.connection == connection) ended.push_back(number);
   }
-  for (const auto number : ended) end(number, *connection, connection->name() + " " + why);
+  for (const auto number : ended) end(number, *connection, why);
 }
 
 }  // namespace ipc::net

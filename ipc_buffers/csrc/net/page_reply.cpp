@@ -10,23 +10,21 @@ constexpr std::size_t kMostPieces = 512;  // of a frame; the system takes 1024 a
 
 }  // namespace
 
-PageReply::PageReply(std::uint64_t transfer, std::vector<ReadPart>&& parts, const Layout& layout,
-                     const PoolTable& pools)
+PageReply::PageReply(std::uint64_t transfer, std::vector<ReadPart>&& parts, const std::vector<ServedPool>& pools)
     : transfer_(transfer) {
-  for (auto& [pool, pages, epochs] : parts) {
-    if (pool >= layout.pools.size()) {
-      failure_ = "a pool of number " + std::to_string(pool) + " was asked for";
+  for (auto& [number, pages, epochs] : parts) {
+    if (number >= pools.size()) {
+      failure_ = "a pool of number " + std::to_string(number) + " was asked for";
       return;
     }
-    const auto& name = layout.pools[pool].name;
-    const auto found = pools.find(name);
-    if (found == pools.end()) {
+    const auto& [name, pool] = pools[number];
+    if (pool == nullptr) {
       failure_ = "the source has no pool '" + name + "'";
       return;
     }
-    sources_.push_back({name, found->second, std::move(pages), std::move(epochs)});
+    sources_.push_back({name, pool, std::move(pages), std::move(epochs)});
     try {
-      check_range(name, *found->second, sources_.back().pages);
+      check_range(name, *pool, sources_.back().pages);
     } catch (const ArenaError& error) {
       failure_ = error.what();
       return;

@@ -16,8 +16,7 @@ namespace ipc::net {
 // What a server answers to one request: its pages in frames, then an end or what has failed.
 class PageReply {
  public:
-  // `pools` are in the order of the client's layout, null where there is none of that name here.
-  PageReply(std::uint64_t transfer, std::vector<ReadPart>&& parts, const Layout& layout, const PoolTable& pools);
+  PageReply(std::uint64_t transfer, std::vector<ReadPart>&& parts, const std::vector<ServedPool>& pools);
 
   std::uint64_t transfer() const { return transfer_; }
 

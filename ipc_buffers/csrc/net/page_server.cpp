@@ -3,7 +3,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <string>
 #include <utility>
 
 #include "patience.h"
@@ -12,29 +12,16 @@ namespace ipc::net {
 
 struct PageServer::Client {
   ServerConnection connection;
-  std::uint32_t awaited;
+  std::uint32_t awaited = EPOLLIN;
 };
 
 namespace {
 
-constexpr std::uint64_t kListener = 0;
 constexpr std::size_t kMostClients = 1024;
-constexpr std::size_t kMostStrangers = 64;
-constexpr std::size_t kMostTold = 16;
 
 }  // namespace
 
-PageServer::PageServer(const std::string& host, std::uint16_t port, const std::string& token, std::string description,
-                       double patience)
-    : patience_(parse_patience(patience)),
-      incarnation_(random_number()),
-      listener_(Listener(host, port)),
-      port_(listener_->port()),
-      service_(std::make_shared<Service>(Service{parse_token(token), std::move(description), incarnation_, {}})),
-      last_key_(kListener),
-      process_(::getpid()) {
-  static_cast<void>(Layout(service_->description, {}));  // throws for a description that is none
-  poller_.add(listener_->number(), kListener, EPOLLIN);
+PageServer::PageServer(double patience) : patience_(parse_patience(patience)), process_(::getpid()) {
   thread_ = std::thread([this] { run(); });
 }
 
@@ -43,23 +30,18 @@ PageServer::~PageServer() {
   if (thread_.joinable()) thread_.detach();  // a fork has no such thread
 }
 
-void PageServer::serve(PoolTable pools) {
-  for (const auto& [name, pool] : pools) pool->data()->host_bytes();
-  const std::lock_guard lock(mutex_);
-  static_cast<void>(Layout(service_->description, pools));  // throws for names that are none
-  auto service = *service_;
-  service.pools = std::move(pools);
-  service_ = std::make_shared<Service>(std::move(service));
-}
-
-std::shared_ptr<const Service> PageServer::service() {
-  const std::lock_guard lock(mutex_);
-  return service_;
-}
-
-std::vector<std::string> PageServer::turned_away() {
-  const std::lock_guard lock(mutex_);
-  return std::exchange(turned_away_, {});
+void PageServer::serve(Socket client, std::vector<ServedPool> pools) {
+  for (const auto& [name, pool] : pools) {
+    if (pool != nullptr) pool->data()->host_bytes();
+  }
+  auto served = std::make_unique<Client>(Client{ServerConnection(std::move(client), std::move(pools), patience_)});
+  {
+    const std::lock_guard lock(mutex_);
+    if (count_ == kMostClients) throw NetError("comes when " + std::to_string(count_) + " others are served");
+    ++count_;
+    fresh_.push_back(std::move(served));
+  }
+  poller_.wake();
 }
 
 void PageServer::shut() {
@@ -68,55 +50,40 @@ void PageServer::shut() {
   poller_.wake();
   if (thread_.joinable()) thread_.join();
   poller_.close();
+  const std::lock_guard lock(mutex_);
+  fresh_.clear();
 }
 
 void PageServer::run() {
   // Often enough that nobody takes much longer than he may.
   const auto tick = std::chrono::duration_cast<std::chrono::milliseconds>(patience_ / 4) + std::chrono::milliseconds(1);
   while (!stopping_) {
-    const bool idle = clients_.empty() && !deaf_until_;
-    for (const auto& [key, events] : poller_.wait(idle ? std::nullopt : std::optional(tick))) {
-      if (key == kListener) {
-        accept();
-      } else {
-        go_on(key, events);
-      }
+    for (const auto& [key, events] : poller_.wait(clients_.empty() ? std::nullopt : std::optional(tick))) {
+      go_on(key, events);
     }
+    adopt();
     expire();
   }
   for (const auto& [key, client] : clients_) client->connection.socket().hang_up();
   clients_.clear();
-  listener_.reset();  // so that nobody waits for an answer
 }
 
-void PageServer::accept() {
-  bool is_full = false;
-  while (auto socket = listener_->accept(is_full)) admit(std::move(*socket));
-  if (!is_full) return;
-  poller_.change(listener_->number(), kListener, 0);  // it would be told of them again and again
-  deaf_until_ = now() + patience_ / 4;
-}
-
-void PageServer::admit(Socket socket) {
-  if (!make_room()) return;
-  const auto key = ++last_key_;
-  try {
-    auto client = std::make_unique<Client>(Client{ServerConnection(std::move(socket), patience_), EPOLLIN});
-    poller_.add(client->connection.socket().number(), key, EPOLLIN);
-    clients_.emplace(key, std::move(client));
-  } catch (const NetError&) {  // the system has no room for one more
+void PageServer::adopt() {
+  std::vector<std::unique_ptr<Client>> fresh;
+  {
+    const std::lock_guard lock(mutex_);
+    fresh.swap(fresh_);
   }
-}
-
-// Those who have not said who they are make room for each other, the first ones first; others stay.
-bool PageServer::make_room() {
-  const auto is_stranger = [](const auto& client) { return !client.second->connection.is_introduced(); };
-  const auto strangers = static_cast<std::size_t>(std::ranges::count_if(clients_, is_stranger));
-  if (strangers < kMostStrangers && clients_.size() < kMostClients) return true;
-  const auto first = std::ranges::find_if(clients_, is_stranger);
-  if (first == clients_.end()) return false;
-  drop(first, "did not say who it is while others came");
-  return true;
+  for (auto& client : fresh) {
+    const auto key = ++last_key_;
+    const auto number = client->connection.socket().number();
+    const auto place = clients_.emplace(key, std::move(client)).first;
+    try {
+      poller_.add(number, key, EPOLLIN);
+    } catch (const NetError&) {  // the system has no room for one more
+      drop(place);
+    }
+  }
 }
 
 void PageServer::go_on(std::uint64_t key, std::uint32_t ready) {
@@ -124,37 +91,29 @@ void PageServer::go_on(std::uint64_t key, std::uint32_t ready) {
   if (found == clients_.end()) return;
   auto& [connection, awaited] = *found->second;
   try {
-    connection.go_on(service(), ready);
+    connection.go_on(ready);
     const auto wanted = connection.awaited();
     if (wanted != awaited) poller_.change(connection.socket().number(), key, wanted);
     awaited = wanted;
-  } catch (const std::exception& error) {
-    drop(found, error.what());
+  } catch (const std::exception&) {  // it sees its connection's end
+    drop(found);
   }
 }
 
-void PageServer::drop(Clients::iterator client, const std::string& why) {
-  const auto& connection = client->second->connection;
-  if (!connection.is_introduced()) {
-    const std::lock_guard lock(mutex_);
-    if (turned_away_.size() == kMostTold) turned_away_.erase(turned_away_.begin());
-    turned_away_.push_back(connection.socket().peer() + " " + why);
-  }
-  poller_.remove(connection.socket().number());
+void PageServer::drop(Clients::iterator client) {
+  poller_.remove(client->second->connection.socket().number());
   clients_.erase(client);
+  const std::lock_guard lock(mutex_);
+  --count_;
 }
 
 void PageServer::expire() {
   const auto time = now();
-  if (deaf_until_ && *deaf_until_ < time) {
-    poller_.change(listener_->number(), kListener, EPOLLIN);
-    deaf_until_.reset();
-  }
   for (auto client = clients_.begin(); client != clients_.end();) {
     const auto this_one = client++;
     if (this_one->second->connection.deadline() >= time) continue;
     this_one->second->connection.socket().drop_unread();
-    drop(this_one, "took too long");
+    drop(this_one);
   }
 }
 

@@ -15,14 +15,12 @@ constexpr std::size_t kMostKept = 64 << 20;  // bytes of requests
 
 }  // namespace
 
-ServerConnection::ServerConnection(Socket socket, TimePoint::duration patience)
-    : socket_(std::move(socket)), patience_(patience) {
-  socket_.keep_close();
-}
+ServerConnection::ServerConnection(Socket socket, std::vector<ServedPool> pools, TimePoint::duration patience)
+    : socket_(std::move(socket)), pools_(std::move(pools)), patience_(patience) {}
 
 TimePoint ServerConnection::deadline() const {
   auto deadline = TimePoint::max();
-  if (state_ != State::open || !inbox_.is_empty()) deadline = receiving_since_ + patience_;
+  if (!inbox_.is_empty()) deadline = receiving_since_ + patience_;
   if (is_behind()) deadline = TimePoint::max();  // it is not the client that takes its time
   if (blocked_) deadline = std::min(deadline, sending_since_ + patience_);
   return deadline;
@@ -36,88 +34,21 @@ std::uint32_t ServerConnection::awaited() const {
   return (is_behind() ? 0U : std::uint32_t{EPOLLIN}) | (sends ? std::uint32_t{EPOLLOUT} : 0U);
 }
 
-void ServerConnection::go_on(const std::shared_ptr<const Service>& service, std::uint32_t ready) {
+void ServerConnection::go_on(std::uint32_t ready) {
   if ((ready & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) receive();
-  understand(service);
+  understand();
   send();
-  if (!is_behind()) understand(service);
+  if (!is_behind()) understand();
 }
 
 void ServerConnection::receive() {
   if (is_behind()) return;
-  if (inbox_.is_empty() && state_ == State::open) receiving_since_ = now();
+  if (inbox_.is_empty()) receiving_since_ = now();
   inbox_.fill(socket_, kReceived);
 }
 
-void ServerConnection::understand(const std::shared_ptr<const Service>& service) {
-  for (bool goes_on = true; goes_on && !is_behind();) {
-    switch (state_) {
-      case State::greeting:
-        goes_on = take_greeting();
-        break;
-      case State::introduction:
-        goes_on = take_introduction(service);
-        break;
-      case State::open:
-        goes_on = take_request();
-        if (goes_on) receiving_since_ = now();
-        break;
-    }
-  }
-}
-
-bool ServerConnection::take_greeting() {
-  const auto greeting = inbox_.peek<Greeting>();
-  // Garbage is known as such by its first bytes, however few come.
-  const auto known = std::min(inbox_.size(), kMagic.size());
-  if (!std::ranges::equal(inbox_.after(0, known), std::as_bytes(std::span(kMagic)).first(known))) {
-    throw NetError("does not speak this protocol");
-  }
-  if (!greeting) return false;
-  put(bytes_of(Greeting{kMagic, kVersion, 0, ours_}));
-  if (greeting->version != kVersion) {
-    send();  // it can tell by this what is wrong
-    throw NetError("speaks version " + std::to_string(greeting->version) + " of this protocol, not " +
-                   std::to_string(kVersion));
-  }
-  theirs_ = greeting->nonce;
-  inbox_.drop(sizeof(Greeting));
-  state_ = State::introduction;
-  return true;
-}
-
-bool ServerConnection::take_introduction(const std::shared_ptr<const Service>& service) {
-  const auto introduction = inbox_.peek<Introduction>();
-  if (!introduction) return false;
-  Introduction answer{};
-  if (!equal_in_constant_time(introduction->proof, proof_of(service->token, Role::client, theirs_, ours_))) {
-    answer.verdict = Verdict::wrong_token;
-    put(bytes_of(answer));
-    send();
-    throw NetError("does not have the token");
-  }
-  if (introduction->layout_bytes > kMostLayout) throw NetError("describes itself at too great a length");
-  if (inbox_.size() < sizeof(Introduction) + introduction->layout_bytes) return false;
-  const auto text = inbox_.after(sizeof(Introduction), introduction->layout_bytes);
-  auto there = Layout::parse({reinterpret_cast<const char*>(text.data()), text.size()});
-  const Layout here(service->description, service->pools);
-  const auto difference = here.difference_from(there);
-  const auto own = here.text();
-  answer = {proof_of(service->token, Role::server, theirs_, ours_), service->incarnation, Verdict::welcome,
-            static_cast<std::uint32_t>(own.size())};
-  if (introduction->incarnation != service->incarnation) answer.verdict = Verdict::another_server;
-  if (difference) answer.verdict = Verdict::another_layout;
-  put(bytes_of(answer));
-  put(std::as_bytes(std::span(own)));
-  inbox_.drop(sizeof(Introduction) + introduction->layout_bytes);
-  if (answer.verdict != Verdict::welcome) {
-    send();
-    throw NetError(difference.value_or("asks for a server that was here before"));
-  }
-  service_ = service;
-  layout_ = std::move(there);
-  state_ = State::open;
-  return true;
+void ServerConnection::understand() {
+  while (!is_behind() && take_request()) receiving_since_ = now();
 }
 
 bool ServerConnection::take_request() {
@@ -128,8 +59,7 @@ bool ServerConnection::take_request() {
   if (inbox_.size() < whole) return false;
   switch (request->kind) {
     case RequestKind::read:
-      replies_.emplace_back(request->transfer, parse_parts(inbox_.after(sizeof(Request), request->bytes)), *layout_,
-                            service_->pools);
+      replies_.emplace_back(request->transfer, parse_parts(inbox_.after(sizeof(Request), request->bytes)), pools_);
       request_bytes_.push_back(whole);
       kept_bytes_ += whole;
       break;
@@ -207,7 +137,8 @@ void ServerConnection::send() {
       if (!gather()) break;
       sending_since_ = now();
     }
-    const auto sent = socket_.send(std::span(parts_).subspan(next_part_));
+    const bool more_follows = frame_is_of_first_ && !forgotten_;  // the reply's end, if nothing else
+    const auto sent = socket_.send(std::span(parts_).subspan(next_part_), more_follows);
     blocked_ = !sent;
     if (!sent) return;
     advance(parts_, next_part_, *sent);

@@ -2,9 +2,7 @@
 
 #include <cstdint>
 #include <deque>
-#include <memory>
-#include <optional>
-#include <string>
+#include <span>
 #include <vector>
 
 #include "futex.h"
@@ -15,40 +13,27 @@
 
 namespace ipc::net {
 
-// What a server gives to those who show that they have the token.
-struct Service {
-  std::vector<std::byte> token;
-  std::string description;
-  std::uint64_t incarnation;
-  PoolTable pools;
-};
-
-// A client as a server sees it. Everything is done by one thread, and never waits.
+// A client that was introduced, as a server sees it. Everything is done by one thread, and never waits.
 //
-// What a client can make a server keep is bounded, and so is the time that it may take for what it began: to introduce
-// itself, to send a request, to receive a frame. Whatever is wrong with it is a NetError or std::invalid_argument,
-// which ends this connection and no other.
+// What a client can make a server keep is bounded, and so is the time that it may take to send a request or to receive
+// a frame. Whatever is wrong with it is a NetError or std::invalid_argument, which ends this connection and no other.
 class ServerConnection {
  public:
-  ServerConnection(Socket socket, TimePoint::duration patience);
+  // `pools` are in the order in which the client numbers them.
+  ServerConnection(Socket socket, std::vector<ServedPool> pools, TimePoint::duration patience);
 
   const Socket& socket() const { return socket_; }
-  bool is_introduced() const { return state_ == State::open; }
   // When it will have taken too long.
   TimePoint deadline() const;
   // What to wait for, as epoll has it.
   std::uint32_t awaited() const;
 
   // Receives what has come, and sends what is to be sent, up to a share, so that others have their turn.
-  void go_on(const std::shared_ptr<const Service>& service, std::uint32_t ready);
+  void go_on(std::uint32_t ready);
 
  private:
-  enum class State : std::uint8_t { greeting, introduction, open };
-
   void receive();
-  void understand(const std::shared_ptr<const Service>& service);
-  bool take_greeting();
-  bool take_introduction(const std::shared_ptr<const Service>& service);
+  void understand();
   bool take_request();
   void forget(std::uint64_t transfer);
   void send();
@@ -57,14 +42,10 @@ class ServerConnection {
   bool is_behind() const;
 
   Socket socket_;
+  std::vector<ServedPool> pools_;
   TimePoint::duration patience_;
-  State state_ = State::greeting;
   Inbox inbox_;
   TimePoint receiving_since_ = now();
-  std::shared_ptr<const Service> service_;  // once introduced
-  std::optional<Layout> layout_;            // the client's
-  Nonce ours_ = random_nonce();
-  Nonce theirs_{};
   std::deque<PageReply> replies_;
   std::size_t kept_bytes_ = 0;  // of the requests that are being answered
   std::deque<std::size_t> request_bytes_;

@@ -1,49 +1,23 @@
 #include "socket.h"
 
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <climits>
-#include <cstring>
+#include <string>
 #include <system_error>
-#include <utility>
 
 namespace ipc::net {
 namespace {
 
-constexpr int kLocalBuffer = 208 << 10;
-constexpr int kWaiting = 64;  // who has connected and is not accepted yet
+constexpr auto kLongestLook = std::chrono::microseconds(100);
 
-NetError last_error(const std::string& what) { return NetError(what + ": " + describe_error(errno)); }
-
-using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
-
-Addresses resolve(const std::string& host, std::uint16_t port, int flags) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = flags | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const int result = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
-  if (result != 0) throw NetError("'" + host + "' is no address: " + ::gai_strerror(result));
-  return {found, &::freeaddrinfo};
-}
-
-Descriptor open_socket(const addrinfo& address) {
-  Descriptor opened(::socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (opened.number() < 0) throw last_error("no socket");
-  return opened;
-}
-
-void set_option(int socket, int level, int option, int value) {
-  if (::setsockopt(socket, level, option, &value, sizeof value) != 0) throw last_error("setsockopt");
-}
+NetError last_error(const std::string& what) { return NetError(what + ": " + std::generic_category().message(errno)); }
 
 msghdr message_of(std::span<const iovec> parts) {
   msghdr message{};
@@ -52,21 +26,9 @@ msghdr message_of(std::span<const iovec> parts) {
   return message;
 }
 
-bool same_host(const sockaddr_storage& one, const sockaddr_storage& other) {
-  if (one.ss_family != other.ss_family) return false;
-  if (one.ss_family == AF_INET) {
-    return reinterpret_cast<const sockaddr_in&>(one).sin_addr.s_addr ==
-           reinterpret_cast<const sockaddr_in&>(other).sin_addr.s_addr;
-  }
-  return std::memcmp(&reinterpret_cast<const sockaddr_in6&>(one).sin6_addr,
-                     &reinterpret_cast<const sockaddr_in6&>(other).sin6_addr, sizeof(in6_addr)) == 0;
-}
-
 bool must_wait() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
 }  // namespace
-
-std::string describe_error(int number) { return std::generic_category().message(number); }
 
 Descriptor::Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
 
@@ -79,59 +41,9 @@ Descriptor::~Descriptor() {
   if (number_ >= 0) ::close(number_);
 }
 
-Socket Socket::connect(const std::string& host, std::uint16_t port) {
-  const auto addresses = resolve(host, port, AI_NUMERICHOST);
-  Socket socket(open_socket(*addresses));
-  if (::connect(socket.number(), addresses->ai_addr, addresses->ai_addrlen) != 0 && errno != EINPROGRESS) {
-    throw last_error("cannot be connected to");
-  }
-  return socket;
-}
-
-Socket::Socket(Descriptor connected) : descriptor_(std::move(connected)) {
-  set_option(number(), IPPROTO_TCP, TCP_NODELAY, 1);
-  set_option(number(), SOL_SOCKET, SO_KEEPALIVE, 1);
-  // A machine that is gone is noticed within a minute, also where nothing is asked of it.
-  set_option(number(), IPPROTO_TCP, TCP_KEEPIDLE, 30);
-  set_option(number(), IPPROTO_TCP, TCP_KEEPINTVL, 10);
-  set_option(number(), IPPROTO_TCP, TCP_KEEPCNT, 3);
-}
-
-void Socket::check_connected() const {
-  int error = 0;
-  socklen_t size = sizeof error;
-  if (::getsockopt(number(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) throw last_error("getsockopt");
-  if (error != 0) throw NetError("cannot be connected to: " + describe_error(error));
-}
-
-void Socket::keep_close() const {
-  sockaddr_storage here{}, there{};
-  socklen_t size = sizeof here;
-  socklen_t there_size = sizeof there;
-  if (::getsockname(number(), reinterpret_cast<sockaddr*>(&here), &size) != 0 ||
-      ::getpeername(number(), reinterpret_cast<sockaddr*>(&there), &there_size) != 0) {
-    return;
-  }
-  if (same_host(here, there)) ::setsockopt(number(), SOL_SOCKET, SO_SNDBUF, &kLocalBuffer, sizeof kLocalBuffer);
-}
-
-std::string Socket::peer() const {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  std::array<char, NI_MAXHOST> host{};
-  std::array<char, NI_MAXSERV> port{};
-  auto* const generic = reinterpret_cast<sockaddr*>(&address);
-  if (::getpeername(number(), generic, &size) != 0 ||
-      ::getnameinfo(generic, size, host.data(), host.size(), port.data(), port.size(),
-                    NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
-    return "somebody who has gone";
-  }
-  return std::string(host.data()) + " port " + port.data();
-}
-
-std::optional<std::size_t> Socket::send(std::span<const iovec> parts) const {
+std::optional<std::size_t> Socket::send(std::span<const iovec> parts, bool more_follows) const {
   const auto message = message_of(parts);
-  const auto sent = ::sendmsg(number(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  const auto sent = ::sendmsg(number(), &message, MSG_NOSIGNAL | MSG_DONTWAIT | (more_follows ? MSG_MORE : 0));
   if (sent >= 0) return static_cast<std::size_t>(sent);
   if (must_wait()) return std::nullopt;
   throw last_error("the connection broke");
@@ -151,37 +63,6 @@ void Socket::hang_up() const { ::shutdown(number(), SHUT_RDWR); }
 void Socket::drop_unread() const {
   const linger at_once{1, 0};
   ::setsockopt(number(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
-}
-
-Listener::Listener(const std::string& host, std::uint16_t port) {
-  const auto addresses = resolve(host, port, AI_PASSIVE);
-  descriptor_ = open_socket(*addresses);
-  set_option(number(), SOL_SOCKET, SO_REUSEADDR, 1);
-  if (::bind(number(), addresses->ai_addr, addresses->ai_addrlen) != 0 || ::listen(number(), kWaiting) != 0) {
-    const auto name = "port " + std::to_string(port) + " of " + host;
-    if (errno == EADDRINUSE) throw NetError(name + " is in use: choose another one, or 0 for any that is free");
-    throw last_error(name + " cannot be listened at");
-  }
-}
-
-std::uint16_t Listener::port() const {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  if (::getsockname(number(), reinterpret_cast<sockaddr*>(&address), &size) != 0) throw last_error("getsockname");
-  // The port is at the same place in both.
-  static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));
-  return ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);
-}
-
-std::optional<Socket> Listener::accept(bool& is_full) const {
-  Descriptor accepted(::accept4(number(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  is_full = accepted.number() < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM);
-  if (accepted.number() < 0) return std::nullopt;
-  try {
-    return Socket(std::move(accepted));
-  } catch (const NetError&) {  // has gone already
-    return std::nullopt;
-  }
 }
 
 Poller::Poller() : epoll_(::epoll_create1(EPOLL_CLOEXEC)), bell_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
@@ -207,8 +88,16 @@ void Poller::remove(int descriptor) { ::epoll_ctl(epoll_.number(), EPOLL_CTL_DEL
 
 std::vector<Readiness> Poller::wait(std::optional<std::chrono::milliseconds> longest) {
   std::array<epoll_event, 64> events;  // NOLINT(cppcoreguidelines-pro-type-member-init): filled by the system
-  const int timeout = longest ? static_cast<int>(longest->count()) : -1;
-  const int count = ::epoll_wait(epoll_.number(), events.data(), static_cast<int>(events.size()), timeout);
+  int count = 0;
+  const auto look = [&](int timeout) {
+    count = ::epoll_wait(epoll_.number(), events.data(), static_cast<int>(events.size()), timeout);
+    return count > 0;
+  };
+  const auto start = now();
+  if (!spin_.is_worth_it() || !spin_.until([&] { return look(0); }, [] { return 1; }, start + kLongestLook)) {
+    look(longest ? static_cast<int>(longest->count()) : -1);
+    spin_.learn(now() - start);
+  }
   std::vector<Readiness> ready;
   for (int i = 0; i < count; ++i) {
     const auto& event = events[static_cast<std::size_t>(i)];

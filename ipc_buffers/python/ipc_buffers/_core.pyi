@@ -13,6 +13,7 @@ __all__: list[str] = [
     "Arena",
     "ArenaError",
     "ArenaInfo",
+    "Bell",
     "Gpu",
     "Memory",
     "MessageQueue",
@@ -40,7 +41,7 @@ class MessageTooLarge(ValueError):
     """A message above a quarter of its queue's capacity."""
 
 class NetError(RuntimeError):
-    """A network address that cannot be listened at or used; the text says why."""
+    """A connection that cannot be served; the text says why."""
 
 class _Region:
     pass
@@ -356,12 +357,20 @@ class MessageQueue:
     @property
     def name(self) -> str: ...
 
+class Bell:
+    """Wakes whoever waits for messages of a queue, by one that says so."""
+    def __init__(self, queue: MessageQueue, message: typing_extensions.Buffer) -> None:
+        """Raises MessageTooLarge, and ArenaError if the queue is closed."""
+    def ring(self) -> None:
+        """Send the message, unless the queue is full: then its reader does not sleep. Any thread may call it."""
+
 class PageCopier:
     """Copies pages from pools that are mapped here into one's own, in threads without the GIL.
 
-    Both are in host memory, or both on GPUs. Their owner need not know, and may give pages away meanwhile: epochs tell.
+    Both are in host memory, or both on GPUs. Their owner need not know, and may give pages away meanwhile: epochs tell. The
+    bell is rung when `poll` has something to tell.
     """
-    def __init__(self, threads: int = 1) -> None: ...
+    def __init__(self, bell: Bell, threads: int = 1) -> None: ...
     def close(self, transfer: int) -> None:
         """Drop a transfer, under way or not: nothing is written to its pages, and nothing told of it, after this."""
     def poll(self) -> list[tuple[int, str, int, float]]:
@@ -390,47 +399,39 @@ class PageCopier:
         """
     def shut(self) -> None:
         """Drop all transfers and end the threads. Idempotent."""
-    def wait(self) -> bool:
-        """Wait until a transfer has ended since the last wait, and return True; False once it is shut.
-
-        For a thread of its own: no signal interrupts it.
-        """
 
 class PageServer:
     """Lets others read pages over TCP, straight from the pools, in a thread without the GIL.
 
-    Only who shows that he has the token is served, and nobody can keep the others from it. `token` is 64 hexadecimal
-    digits; `description` says in one line what pages mean, which must be the same on both sides; `patience` is how many
-    seconds a client may take to introduce himself, to send a request or to receive a frame of a megabyte.
+    `patience` is how many seconds a client may take to send a request, or to receive a frame of a megabyte. Nobody can keep
+    the others from being served.
     """
-    def __init__(self, host: str, port: int, token: str, description: str, patience: float = 10.0) -> None:
-        """Listen at once; port 0 is any that is free.
+    def __init__(self, patience: float = 10.0) -> None:
+        """Raises ValueError for a patience that is none."""
+    def serve(self, client: int, pools: collections.abc.Sequence[tuple[str, PagePool | None]]) -> None:
+        """Serve a client that was introduced, over a descriptor, which is closed with the connection.
 
-        Raises NetError if the port is in use or the address is none of this machine, ValueError for a token or a description
-        that is none.
+        `pools` are (name, pool, or None for one that is not here), in the order in which the client numbers them. Raises
+        NetError if there are too many clients, ArenaError for a pool on a GPU.
         """
-    def serve(self, pools: collections.abc.Mapping[str, PagePool]) -> None:
-        """Let those who come from now on read these pools; raises ArenaError for one on a GPU."""
     def shut(self) -> None:
         """End the thread and all connections: nothing is read from the pools after this. Idempotent."""
-    def turned_away(self) -> list[str]:
-        """Return why others were turned away lately, and forget it."""
-    @property
-    def incarnation(self) -> int:
-        """What tells this server from earlier and later ones at its port."""
-    @property
-    def port(self) -> int: ...
 
 class PageClient:
     """Reads pages from servers over TCP, straight into pools, in a thread without the GIL.
 
-    It keeps a connection to each server, makes it anew when it has broken, and has any number of transfers under way.
-    `patience` is how many seconds a server may take to answer, or for a frame of a megabyte.
+    It has any number of transfers under way on a connection to each server, which somebody else makes. The bell is rung
+    when `poll` has something to tell. `patience` is how many seconds a server may take to answer, or for a frame of a
+    megabyte.
     """
-    def __init__(self, token: str, description: str, patience: float = 10.0) -> None:
-        """Raises ValueError for a token or a description that is none."""
+    def __init__(self, bell: Bell, patience: float = 10.0) -> None:
+        """Raises ValueError for a patience that is none."""
     def close(self, transfer: int) -> None:
         """Drop a transfer, under way or not: nothing is written to its pages, and nothing told of it, after this."""
+    def connect(self, server: str, name: str, connected: int) -> None:
+        """Ask a server that was introduced for what waits, over a descriptor, which is closed with the connection."""
+    def fail(self, server: str, why: str) -> None:
+        """End all transfers from a server that could not be connected to, with one line that says why."""
     def poll(self) -> list[tuple[int, str, int, float]]:
         """Return (transfer, error, bytes, seconds) of those that have ended since the last call.
 
@@ -438,9 +439,7 @@ class PageClient:
         """
     def read(
         self,
-        host: str,
-        port: int,
-        incarnation: int,
+        server: str,
         copies: collections.abc.Sequence[
             tuple[
                 str,
@@ -449,21 +448,17 @@ class PageClient:
                 numpy.typing.ArrayLike,
             ]
         ],
-    ) -> int:
-        """Begin to read from a server at a numeric address, and return the transfer's number.
+    ) -> tuple[int, bool]:
+        """Begin to read from a server; return the transfer's number, and whether `connect` or `fail` must follow.
 
-        A copy is (pool, source pages, their epochs, pages of one's own). Raises ValueError for pools that are not in use here,
-        PageError for pages of one's own that are free or out of range; whatever is wrong with the server is told by `poll`.
+        Any text tells servers apart. A copy is (pool, source pages, their epochs, pages of one's own). Raises ValueError for
+        pools that are not in use here, PageError for pages of one's own that are free or out of range; whatever is wrong with
+        the server is told by `poll`.
         """
     def shut(self) -> None:
         """Drop all transfers and end the threads. Idempotent."""
     def use(self, pools: collections.abc.Mapping[str, PagePool]) -> None:
         """Have these pools read into; to be called once, before `read`. Raises ArenaError for one on a GPU."""
-    def wait(self) -> bool:
-        """Wait until a transfer has ended since the last wait, and return True; False once it is shut.
-
-        For a thread of its own: no signal interrupts it.
-        """
 
 def free_bytes(place: str) -> int:
     """Return the bytes of a GPU, "cuda:N", that nobody uses; what this process's context takes counts as used.

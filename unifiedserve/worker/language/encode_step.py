@@ -132,7 +132,7 @@ class EncodeStep:
         layers, uids = self._stage.begin(work), [uid for uid, _ in work]
         batch: Pending[EncodedBatch]
         if self._side:  # until it is done, nobody else touches these prompts' patches of these units
-            batch = self._side.start(partial(run_through, layers), self._port.outbox.wake)
+            batch = self._side.start(partial(run_through, layers), self._port.outbox.bell.ring)
         else:
             batch = _Encoded((yield from layers))
         self._under_way = _UnderWay(uids, tokens, start, batch)
