@@ -124,7 +124,7 @@ fuzz: setup ## Fuzz the C++ cores: FUZZ_RUNS of each target, FUZZ_FILES damaged 
 	  build/fuzz/flashcodec/fuzz/fuzz_$$target -runs=$(FUZZ_RUNS) -max_len=60000 -mutate_depth=1 -cross_over=0 \
 	    -timeout=60 -rss_limit_mb=2048 -artifact_prefix=build/fuzz/ build/fuzz/corpus/$$target build/fuzz/seeds
 	done
-	for target in message_queue damaged_queue pages; do
+	for target in message_queue damaged_queue pages page_client page_server; do
 	  mkdir -p build/fuzz/corpus/$$target
 	  build/fuzz/ipc_buffers/fuzz/fuzz_$$target -runs=$(FUZZ_RUNS) -max_len=4000 -timeout=60 -artifact_prefix=build/fuzz/ \
 	    build/fuzz/corpus/$$target
