@@ -5,11 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from sides import SETTING
 
 from ipc_buffers import Bell
+from unifiedserve.carriers import rdma
 from unifiedserve.carriers.choose import open_carrier, resolve
 from unifiedserve.carriers.setting import Site, this_machine
 from unifiedserve.errors import ConfigError
@@ -23,10 +25,13 @@ HERE, ELSEWHERE = this_machine(), "another machine"
         ([(HERE, "host"), (HERE, "host")], "shared"),
         ([(HERE, "host"), (ELSEWHERE, "host")], "tcp"),
         ([(HERE, "cuda:0"), (HERE, "cuda:1")], "cuda_ipc"),
+        ([(HERE, "host", True), (HERE, "host", True)], "shared"),
+        ([(HERE, "host", True), (ELSEWHERE, "host", True)], "nixl"),
+        ([(HERE, "host", True), (ELSEWHERE, "host", False)], "tcp"),
         ([], "shared"),
     ],
 )
-def test_auto(sites: list[tuple[str, str]], kind: str) -> None:
+def test_auto(sites: list[tuple[str, str, bool] | tuple[str, str]], kind: str) -> None:
     assert resolve("auto", [Site(*site) for site in sites]) == kind
 
 
@@ -34,6 +39,22 @@ def test_auto(sites: list[tuple[str, str]], kind: str) -> None:
 def test_memories_that_nothing_leads_between(sites: list[tuple[str, str]]) -> None:
     with pytest.raises(ConfigError, match="no carrier leads between"):
         resolve("auto", [Site(*site) for site in sites])
+
+
+@pytest.mark.parametrize(
+    ("adapters", "nixl", "expected"), [([], True, False), (["mlx5_0"], False, False), (["mlx5_0"], True, True)]
+)
+def test_only_hardware_makes_nixl_faster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, adapters: list[str], nixl: bool, expected: bool
+) -> None:
+    """Neither an adapter without NIXL nor NIXL without an adapter is taken; a system without any has no folder."""
+    monkeypatch.setattr(rdma, "find_spec", lambda name: object() if nixl and name == "nixl" else None)
+    monkeypatch.setattr(rdma, "_ADAPTERS", tmp_path / "infiniband")
+    assert not rdma.reads_by_hardware()
+    (tmp_path / "infiniband").mkdir()
+    for adapter in adapters:
+        (tmp_path / "infiniband" / adapter).mkdir()
+    assert rdma.reads_by_hardware() == expected
 
 
 def test_what_is_named_is_taken() -> None:

@@ -24,8 +24,9 @@ KINDS = (AUTO, *_KINDS)
 def resolve(kind: str, sites: Collection[Site]) -> str:
     """Return the kind of carrier that "auto" means between memories at these sites.
 
-    It is "shared" where all are in this machine's host memory, "cuda_ipc" where all are on its GPUs, else "tcp". Raises
-    ConfigError for a kind that there is not, or memories that no carrier leads between.
+    It is "shared" where all are in this machine's host memory, "cuda_ipc" where all are on its GPUs, "nixl" where all
+    machines read by hardware, else "tcp". Raises ConfigError for a kind that there is not, or memories that no carrier
+    leads between.
     """
     if kind not in KINDS:
         raise ConfigError(f"there is no carrier {kind!r}; choose one of {', '.join(KINDS)}")
@@ -40,7 +41,9 @@ def resolve(kind: str, sites: Collection[Site]) -> str:
         raise ConfigError(
             f"no carrier leads between {places}, here and on other machines; put all memories in one kind of place"
         )
-    return "shared" if here else "tcp"
+    if here:
+        return "shared"
+    return "nixl" if all(site.rdma for site in sites) else "tcp"
 
 
 def open_carrier(kind: str, setting: Setting, bell: Bell, sites: Collection[Site] = ()) -> Carrier:

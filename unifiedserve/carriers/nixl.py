@@ -14,7 +14,16 @@ from ipc_buffers import ArenaError, Bell, PageError, PagePool
 from unifiedserve.carriers.address import Address, AddressError, check_description, parse
 from unifiedserve.carriers.base import Copy, Done
 from unifiedserve.carriers.failures import Failures
-from unifiedserve.carriers.nixl_agent import Area, NixlAgent, NixlError, NixlRead, unique_agent_name
+from unifiedserve.carriers.nixl_agent import (
+    Area,
+    Areas,
+    NixlAgent,
+    NixlError,
+    NixlRead,
+    Pieces,
+    Places,
+    unique_agent_name,
+)
 from unifiedserve.carriers.setting import Setting, this_machine
 from unifiedserve.errors import ConfigError
 
@@ -22,6 +31,7 @@ _KIND = "nixl"
 _DESCRIPTION, _METADATA = "description", "metadata"
 _EPOCH_BYTES = 8
 _SHORTEST_REST, _LONGEST_REST = 0.00002, 0.001  # seconds between looks at what is under way
+_QUICK_LOOKS = 50
 
 
 class _Region(NamedTuple):
@@ -34,6 +44,12 @@ class _Region(NamedTuple):
 
     def text(self) -> str:
         return ":".join(map(str, self))
+
+    def page_areas(self) -> Areas:
+        return _areas(self.pages, self.num_pages, self.page_bytes)
+
+    def epoch_areas(self) -> Areas:
+        return _areas(self.epochs, self.num_pages, _EPOCH_BYTES)
 
 
 class _Own(NamedTuple):
@@ -48,17 +64,31 @@ class _Own(NamedTuple):
     def region(self) -> _Region:
         return _Region(self.data.ctypes.data, self.words.ctypes.data, self.pool.num_pages, self.pool.page_bytes)
 
+    @property
+    def into(self) -> _Region:
+        """The same, with where epochs of other pages are read to."""
+        return self.region._replace(epochs=self.read_epochs.ctypes.data)
+
+
+class _Prepared(NamedTuple):
+    """Pages of all pools of a side, and their epochs, in the order of the pools; a pool's begin at its place."""
+
+    pages: Pieces
+    epochs: Pieces
+    places: Mapping[str, int]
+
 
 class _Source(NamedTuple):
-    agent: str
     regions: Mapping[str, _Region]
+    prepared: _Prepared
 
 
 @dataclass
 class _Transfer:
     copies: Sequence[Copy]
     source: _Source
-    bytes: int
+    there: Places
+    here: Places
     reading: NixlRead
     reads_epochs: bool = False
     begun: float = field(default_factory=time.monotonic)
@@ -75,6 +105,7 @@ class NixlCarrier:
         self._bell = bell
         self._failures = Failures(bell)
         self._own: dict[str, _Own] = {}
+        self._prepared: _Prepared
         self._sources: dict[str, _Source] = {}
         self._under_way: dict[int, _Transfer] = {}
         self._done: list[Done] = []
@@ -92,6 +123,7 @@ class NixlCarrier:
                 for array in (own.data, own.words, own.read_epochs):
                     self._agent.register(Area(array.ctypes.data, array.nbytes))
             metadata = self._agent.metadata()
+            self._prepared = self._prepare("", {name: own.into for name, own in self._own.items()})
         except (ArenaError, NixlError) as error:
             raise ConfigError(f"the carrier {_KIND!r}: {error}") from None
         facts = {_DESCRIPTION: self._description, **{name: own.region.text() for name, own in self._own.items()}}
@@ -143,13 +175,13 @@ class NixlCarrier:
         self._own.clear()
 
     def _begin(self, copies: Sequence[Copy], source: _Source) -> int:
-        there, here = self._page_areas(copies, source)
-        reading = self._agent.read(source.agent, there, here) if copies else None
+        there = _places(source.prepared, [(copy.pool, copy.source) for copy in copies])
+        here = _places(self._prepared, [(copy.pool, copy.into) for copy in copies])
+        reading = self._agent.read(source.prepared.pages, there, self._prepared.pages, here) if copies else None
         with self._changed:
             self._last += 1
             if reading:
-                size = sum(area.bytes for area in here)
-                self._under_way[self._last] = _Transfer(copies, source, size, reading)
+                self._under_way[self._last] = _Transfer(copies, source, there, here, reading)
             else:
                 self._done.append(Done(self._last, "", 0, 0.0))
                 self._bell.ring()
@@ -157,7 +189,7 @@ class NixlCarrier:
             return self._last
 
     def _run(self) -> None:
-        rest = _SHORTEST_REST
+        looked = 0  # in vain
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._stopping or self._under_way)
@@ -167,11 +199,11 @@ class NixlCarrier:
                 for number in ended:
                     del self._under_way[number]
             if ended:
-                rest = _SHORTEST_REST
                 self._bell.ring()
+                looked = 0
             else:
-                time.sleep(rest)  # NIXL tells nobody when something is done
-                rest = min(2 * rest, _LONGEST_REST)
+                looked += 1
+                time.sleep(_rest(looked))  # NIXL tells nobody when something is done
 
     def _go_on(self, number: int, transfer: _Transfer) -> bool:
         """Look how far a transfer has come; return whether it has ended, after telling of it."""
@@ -184,15 +216,16 @@ class NixlCarrier:
                 error = self._stale(transfer)
             else:
                 transfer.reading.release()
-                there, here = self._epoch_areas(transfer.copies, transfer.source)
-                transfer.reading = self._agent.read(transfer.source.agent, there, here)
+                epochs, into = transfer.source.prepared.epochs, self._prepared.epochs
+                transfer.reading = self._agent.read(epochs, transfer.there, into, transfer.here)
                 transfer.reads_epochs = True
                 return False
         except NixlError as failure:
             error = str(failure)
         _give_up(transfer.reading)
         seconds = time.monotonic() - transfer.begun
-        self._done.append(Done(number, error, 0 if error else transfer.bytes, seconds))
+        size = sum(len(copy.into) * self._own[copy.pool].pool.page_bytes for copy in transfer.copies)
+        self._done.append(Done(number, error, 0 if error else size, seconds))
         return True
 
     def _stale(self, transfer: _Transfer) -> str:
@@ -203,27 +236,6 @@ class NixlCarrier:
             if len(changed):
                 return f"page {copy.source[int(changed[0])]} of {copy.pool!r} has been taken anew"
         return ""
-
-    def _page_areas(self, copies: Sequence[Copy], source: _Source) -> tuple[list[Area], list[Area]]:
-        """Return where pages are and where they go."""
-        there, here = list[Area](), list[Area]()
-        for copy in copies:
-            size, target = self._own[copy.pool].pool.page_bytes, self._own[copy.pool].region.pages
-            for first, start, count in _runs(copy):
-                there.append(Area(source.regions[copy.pool].pages + first * size, count * size))
-                here.append(Area(target + start * size, count * size))
-        return there, here
-
-    def _epoch_areas(self, copies: Sequence[Copy], source: _Source) -> tuple[list[Area], list[Area]]:
-        """Return where the epochs of pages are and where they go: to the place of the page that is read into."""
-        there, here = list[Area](), list[Area]()
-        for copy in copies:
-            target = self._own[copy.pool].read_epochs.ctypes.data
-            for first, start, count in _runs(copy):
-                size = count * _EPOCH_BYTES
-                there.append(Area(source.regions[copy.pool].epochs + first * _EPOCH_BYTES, size))
-                here.append(Area(target + start * _EPOCH_BYTES, size))
-        return there, here
 
     def _source(self, text: str) -> _Source:
         """Return a source that an address tells of; NIXL hears of it when it is first read from."""
@@ -236,8 +248,17 @@ class NixlCarrier:
             except (KeyError, TypeError, ValueError):
                 raise AddressError(f"{text[:80]!r} is no address of a carrier {_KIND!r}") from None
             agent = self._agent.name if text == self.address else self._agent.meet(metadata)
-            self._sources[text] = _Source(agent, regions)
+            self._sources[text] = _Source(regions, self._prepare(agent, regions))
         return self._sources[text]
+
+    def _prepare(self, agent: str, regions: Mapping[str, _Region]) -> _Prepared:
+        """Have NIXL look once at all pages, and words of epochs, of an agent, "" for this one."""
+        pages, epochs = (
+            self._agent.prepare(agent, np.concatenate([areas(region) for region in regions.values()]))
+            for areas in (_Region.page_areas, _Region.epoch_areas)
+        )
+        ends = np.cumsum([region.num_pages for region in regions.values()]).tolist()
+        return _Prepared(pages, epochs, dict(zip(regions, [0, *ends], strict=False)))
 
 
 def _own_pool(pool: PagePool) -> _Own:
@@ -256,13 +277,23 @@ def _give_up(reading: NixlRead) -> None:
         time.sleep(_SHORTEST_REST)
 
 
-def _runs(copy: Copy) -> list[tuple[int, int, int]]:
-    """Return (first source page, first own page, count) of the parts of a copy without gaps on both sides."""
-    source, into = np.asarray(copy.source, np.int64), np.asarray(copy.into, np.int64)
-    breaks = np.flatnonzero((np.diff(source) != 1) | (np.diff(into) != 1)) + 1
-    starts = np.concatenate(([0], breaks))
-    counts = np.diff(np.concatenate((starts, [len(source)])))
-    return list(zip(source[starts].tolist(), into[starts].tolist(), counts.tolist(), strict=True))
+def _rest(looked: int) -> float:
+    """Return how long to sleep after so many looks in vain, in seconds: at first, others only have their turn."""
+    return min(_SHORTEST_REST * (looked - _QUICK_LOOKS), _LONGEST_REST) if looked > _QUICK_LOOKS else 0.0
+
+
+def _areas(first: int, count: int, size: int) -> Areas:
+    """Return so many neighbours from an address on, as NIXL has them."""
+    areas = np.zeros((count, 3), np.int64)
+    areas[:, 0] = first + size * np.arange(count)
+    areas[:, 1] = size
+    return areas
+
+
+def _places(prepared: _Prepared, pages: Sequence[tuple[str, Sequence[int]]]) -> Places:
+    """Return where pages of pools are among what was prepared."""
+    places = [np.asarray(numbers, np.int32) + prepared.places[pool] for pool, numbers in pages]
+    return np.concatenate([np.empty(0, np.int32), *places], dtype=np.int32)
 
 
 def _check_own(copy: Copy, own: Mapping[str, _Own]) -> None:

@@ -3,13 +3,20 @@
 import logging
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NewType
+
+import numpy as np
+from numpy.typing import NDArray
 
 from unifiedserve.errors import ConfigError
 
 _HOST = "DRAM"
+_INITIATOR = "NIXL_INIT_AGENT"
+Pieces = NewType("Pieces", int)  # areas that were prepared
+Areas = NDArray[np.int64]
+Places = NDArray[np.int32]
 
 
 class NixlError(Exception):
@@ -69,6 +76,7 @@ class NixlAgent:
         self.name = name
         self._registered: list[Any] = []
         self._others: list[str] = []
+        self._prepared: list[Any] = []
 
     def register(self, area: Area) -> None:
         """Let others read an area, and read into it."""
@@ -87,26 +95,39 @@ class NixlAgent:
         self._others.append(name.decode() if isinstance(name, bytes) else str(name))
         return self._others[-1]
 
-    def read(self, agent: str, source: Sequence[Area], into: Sequence[Area]) -> NixlRead:
-        """Begin to read another agent's areas into as many of one's own, each as large."""
+    def prepare(self, agent: str, areas: Areas) -> Pieces:
+        """Prepare areas of an agent, of this one for "", to be read from or into: rows of address, bytes and 0.
+
+        Reads name them by their places.
+        """
         with _named():
-            here, there = (
-                self._agent.get_xfer_descs([tuple(area) for area in areas], _HOST) for areas in (into, source)
-            )
-            handle = self._agent.initialize_xfer("READ", here, there, agent)
+            handle = self._agent.prep_xfer_dlist(agent or _INITIATOR, areas, _HOST)
+        if not handle:
+            raise NixlError("NIXL: memory cannot be prepared")
+        self._prepared.append(handle)
+        return Pieces(len(self._prepared) - 1)
+
+    def read(self, there: Pieces, source: Places, here: Pieces, into: Places) -> NixlRead:
+        """Begin to read pieces of another agent into as many of one's own, each as large."""
+        with _named():
+            own, others = self._prepared[here], self._prepared[there]
+            handle = self._agent.make_prepped_xfer("READ", own, into, others, source)
             if self._agent.transfer(handle) == "ERR":
                 raise NixlError("NIXL: the read cannot be begun")
         return NixlRead(self._agent, handle)
 
     def end(self) -> None:
         """Take back what was registered, and end its threads."""
+        for handle in self._prepared:
+            with _ignored():
+                self._agent.release_dlist_handle(handle)
         for name in self._others:
             with _ignored():
                 self._agent.remove_remote_agent(name)
         for registered in self._registered:
             with _ignored():
                 self._agent.deregister_memory(registered)
-        self._others, self._registered = [], []
+        self._prepared, self._others, self._registered = [], [], []
         self._agent = None
 
 

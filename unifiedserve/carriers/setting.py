@@ -14,6 +14,7 @@ class Site(NamedTuple):
 
     machine: str
     place: str
+    rdma: bool = False  # the machine reads others' memories by hardware (`rdma.reads_by_hardware`)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from ipc_buffers import PagePool
 from unifiedserve import __version__
 from unifiedserve.carriers.base import Carrier
 from unifiedserve.carriers.choose import open_carrier
+from unifiedserve.carriers.rdma import reads_by_hardware
 from unifiedserve.carriers.setting import Setting, Site, this_machine
 from unifiedserve.device import CPU, Decoder, Device, SideQueue, weight_bits
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
@@ -175,7 +176,8 @@ def carrier_of(spec: WorkerSpec, memory: SharedMemory, port: Port) -> Carrier:
     """
     options = spec.config
     means = f"{spec.model_dir}, {spec.dtype}, {options.memory.kv_dtype(spec.dtype)} keys, version {__version__}"
-    sites = [Site(this_machine(), layout.place) for layout in spec.layout.memories.values()]
+    rdma = reads_by_hardware()
+    sites = [Site(this_machine(), layout.place, rdma) for layout in spec.layout.memories.values()]
     carrier = open_carrier(options.machine.carrier, Setting(means, spec.carrier_token), port.outbox.bell, sites)
     carrier.register(memory.of(spec.instance.memory))
     return carrier
