@@ -2,6 +2,7 @@
 
 Media are all decoded before they are encoded (--no-overlap), so that no two stages compute at once. Each cost is fitted
 to medians, or to all that was measured: what disturbs the machine now and then disturbs what is predicted as well.
+Pages that a carrier brings from another memory are measured without the daemon, in pages of the sizes that it has.
 
     python bench/stage_costs.py CHECKPOINT --json bench/results/stage-costs.json
 """
@@ -17,10 +18,10 @@ from typing import Annotated
 
 import httpx
 import msgspec
-import numpy
-import numpy.typing
 import typer
 from asking import Asker, Span, Work, visual_tokens
+from fitting import fit
+from pull_costs import page_bytes, pull_costs
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -37,11 +38,8 @@ PIXELS = (12_544, 50_176, 200_704)  # of images
 FRAMES = 64
 ANSWER = 24
 ENDLESS = 4000  # tokens
-FITS = 4  # each weighted by the one before
 MEDIA = checkpoint.DEFAULT_FOLDER.parent / "media"
 VIDEO_SECONDS = footage.VIDEOS[0].seconds
-
-Matrix = numpy.typing.NDArray[numpy.float64]
 
 
 async def measure(asker: Asker, image: Path, video: Path, video_seconds: float, repeats: int) -> StageCosts:
@@ -74,7 +72,7 @@ async def _prefill(asker: Asker, repeats: int) -> dict[str, float]:
             named(trace, "decode", "queue")[0].start - spans[-1].end
             for trace, spans in zip(traces, passes, strict=True)
         ]
-    first, token, context = _fit(rows, seconds)
+    first, token, context = fit(rows, seconds)
     message = max(0.0, median(messages))
     intake = max(0.0, median(around) - 2 * message)
     return {
@@ -97,7 +95,7 @@ async def _decode(asker: Asker, repeats: int) -> dict[str, float]:
                 if before.requests == after.requests:
                     steps.setdefault((before.requests, context), []).append(after.start - before.start)
     rows = [[1, batch, batch * (context + ANSWER / 2)] for batch, context in steps]
-    first, sequence, context_token = _fit(rows, [median(seconds) for seconds in steps.values()])
+    first, sequence, context_token = fit(rows, [median(seconds) for seconds in steps.values()])
     lone = await asker.gauge("slo_tbt_seconds") / EngineConfig().scheduling.seconds_between_tokens(1.0)
     return {"decode_pass": first, "sequence": sequence, "context_token": context_token, "lone_step": lone}
 
@@ -112,7 +110,7 @@ async def _encode(asker: Asker, image: Path, repeats: int) -> dict[str, float]:
         rows.append([1, visual_tokens(work, asked[0])])
         seconds.append(median(named(trace, "encode", "encode")[0].seconds for trace in traces))
         decoded += [named(trace, "vision", "decode")[0].seconds for trace in traces]
-    first, token = _fit(rows, seconds)
+    first, token = fit(rows, seconds)
     return {"encode_batch": first, "visual_token": token, "image": median(decoded)}
 
 
@@ -162,28 +160,6 @@ def named(spans: Sequence[Span], stage: str, name: str) -> list[Span]:
     return [span for span in spans if (span.stage, span.name) == (stage, name)]
 
 
-def _fit(rows: Sequence[Sequence[float]], seconds: Sequence[float]) -> list[float]:
-    """Return what each column costs, none less than nothing, with the least squares of relative errors.
-
-    Errors are in proportion to what is fitted, not to what was measured, which would favour the shortest times.
-    """
-    weights = numpy.array(seconds)
-    for _ in range(FITS):
-        costs = _least_squares(numpy.array(rows) / weights[:, None], numpy.array(seconds) / weights)
-        weights = numpy.array(rows) @ costs
-    return [float(cost) for cost in costs]
-
-
-def _least_squares(rows: Matrix, seconds: Matrix) -> Matrix:
-    costs, used = numpy.zeros(rows.shape[1]), numpy.arange(rows.shape[1])
-    while True:
-        costs[used] = numpy.linalg.lstsq(rows[:, used], seconds, rcond=None)[0]
-        if costs.min() >= 0:
-            return costs
-        used = used[costs[used] > 0]
-        costs[:] = 0
-
-
 def show(console: Console, costs: StageCosts) -> None:
     table = Table("work", "ms", title="Costs of stages")
     table.caption = f"half {costs.half:.2f}, waste {costs.waste:.2f}, {costs.encoder_layers} layers of the encoder"
@@ -216,6 +192,7 @@ def main(
     model: Annotated[Path, typer.Argument(help="Checkpoint")] = checkpoint.DEFAULT_FOLDER,
     media_folder: Annotated[Path, typer.Option("--media", help="Where the videos are, or are made")] = MEDIA,
     placement: Annotated[str, typer.Option(help="A placement, as of the daemon")] = "shared",
+    carrier: Annotated[str, typer.Option(help="What brings pages from one memory to another")] = "shared",
     repeats: Annotated[int, typer.Option(min=1, help="Of each request")] = 2,
     json_file: Annotated[Path, typer.Option("--json", help="Where to save the costs")] = Path(
         "bench/results/stage-costs.json"
@@ -228,7 +205,8 @@ def main(
     with serving(model, media_folder, *options) as daemon, Progress(console=console, transient=True) as progress:
         task = progress.add_task("questions", total=questions(repeats))
         costs = asyncio.run(measured(daemon.url, model, found, repeats, lambda: progress.advance(task)))
-    costs = msgspec.structs.replace(costs, encoder_layers=encoder_layers(model))
+        sizes = page_bytes(daemon.process.pid)
+    costs = msgspec.structs.replace(costs, encoder_layers=encoder_layers(model), **pull_costs(carrier, sizes))
     show(console, costs)
     costs.save(json_file)
 

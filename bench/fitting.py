@@ -1,0 +1,32 @@
+"""Costs that add up to measured times."""
+
+from collections.abc import Sequence
+
+import numpy
+import numpy.typing
+
+FITS = 4  # each weighted by the one before
+
+Matrix = numpy.typing.NDArray[numpy.float64]
+
+
+def fit(rows: Sequence[Sequence[float]], seconds: Sequence[float]) -> list[float]:
+    """Return what each column costs, none less than nothing, with the least squares of relative errors.
+
+    Errors are in proportion to what is fitted, not to what was measured, which would favour the shortest times.
+    """
+    weights = numpy.array(seconds)
+    for _ in range(FITS):
+        costs = _least_squares(numpy.array(rows) / weights[:, None], numpy.array(seconds) / weights)
+        weights = numpy.array(rows) @ costs
+    return [float(cost) for cost in costs]
+
+
+def _least_squares(rows: Matrix, seconds: Matrix) -> Matrix:
+    costs, used = numpy.zeros(rows.shape[1]), numpy.arange(rows.shape[1])
+    while True:
+        costs[used] = numpy.linalg.lstsq(rows[:, used], seconds, rcond=None)[0]
+        if costs.min() >= 0:
+            return costs
+        used = used[costs[used] > 0]
+        costs[:] = 0
