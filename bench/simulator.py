@@ -23,6 +23,7 @@ import msgspec
 import typer
 from asking import Asked, Asker, Work, visual_tokens
 from latencies import KINDS, Answer, compare
+from pull_costs import page_bytes, pull_costs
 from rich.console import Console
 from rich.progress import Progress
 from serve_cpu import checkpoint, footage
@@ -167,7 +168,13 @@ class Courses(NamedTuple):
 
 
 async def run(
-    url: str, calibrating: str, model: Path, found: footage.Media, config: EngineConfig, courses: list[list[Question]]
+    url: str,
+    calibrating: str,
+    model: Path,
+    found: footage.Media,
+    config: EngineConfig,
+    courses: list[list[Question]],
+    pulls: dict[str, float],
 ) -> Courses:
     """Measure the costs and serve a course in turn; then simulate the courses."""
     before = warm_up(found.images[0], found.videos[0])
@@ -179,7 +186,7 @@ async def run(
             async def calibrate() -> StageCosts:
                 costs = await measured(calibrating, model, found, 1, lambda: None)
                 progress.advance(task)
-                return costs
+                return msgspec.structs.replace(costs, **pulls)
 
             asker = Asker(http, Prompts(model))
             engine = Model(config, await pages(asker), before, [await asker.ask(work) for work in before])
@@ -244,7 +251,9 @@ def main(
         serving(model, media_folder, *options, "--no-overlap", "--placement", placement) as other,
         serving(model, media_folder, *options, "--order", order, "--placement", placement) as daemon,
     ):
-        result = asyncio.run(run(daemon.url, other.url, model, found, config, asked))
+        travels = len(config.machine.workers.memories) > 1
+        pulls = pull_costs("shared", page_bytes(daemon.process.pid)) if travels else {}
+        result = asyncio.run(run(daemon.url, other.url, model, found, config, asked, pulls))
     ratios = compare(console, result.real, result.simulated, (ttft, tbt))
     console.print(
         f"simulated in {result.took:.3f} s: {result.simulated_seconds / result.took:.0f} times real time",

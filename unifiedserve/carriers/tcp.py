@@ -99,7 +99,7 @@ class TcpCarrier:
     async def _connect(self, address: str, server: Server, own: Identity) -> None:
         try:
             connection = await connect(server, self._patience, own)
-        except HandshakeError as error:
+        except (HandshakeError, OSError) as error:
             self._client.fail(address, f"{server} {error}")
         else:
             self._client.connect(address, str(server), connection.detach())

@@ -15,6 +15,7 @@ _MOST_STRANGERS = 64
 _MOST_TOLD = 16
 _WAITING = 64  # have connected and are not accepted yet
 _LOCAL_BUFFER = 208 << 10  # bytes
+_FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 #: a machine that is gone is noticed within a minute, also where nothing is asked of it
 _OPTIONS = (
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
@@ -67,8 +68,8 @@ class Door:
         while True:
             try:
                 client, address = await loop.sock_accept(self._listener)
-            except OSError:  # it has gone, or the system has no room for one more
-                await asyncio.sleep(self._patience / 4)
+            except OSError as error:  # it has gone, or the system has no room for one more
+                await asyncio.sleep(self._patience / 4 if error.errno in _FULL else 0)
                 continue
             self._make_room()
             name = str(Server(*address[:2]))
@@ -122,9 +123,9 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 async def connect(server: Server, patience: float, own: Identity) -> socket.socket:
-    """Return a connection to a server that was introduced; raises HandshakeError if nothing can be read from it.
+    """Return a connection to a server that was introduced, after at most `patience` seconds.
 
-    That takes at most `patience` seconds.
+    Raises HandshakeError if nothing can be read from it, OSError if the system has no room for a connection.
     """
     family = socket.AF_INET6 if ":" in server.host else socket.AF_INET
     connection = socket.socket(family, socket.SOCK_STREAM)
