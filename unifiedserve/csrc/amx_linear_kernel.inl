@@ -1,5 +1,7 @@
-// Matrix products of many rows of bfloat16 in AMX's registers: 16 lanes of a panel fill one as they lie, and 32 rows
-// meet two panels in four registers of sums. A product of registers takes 16 cycles, however few rows there are.
+// Matrix products of bfloat16 in AMX's registers: 16 lanes of a panel fill one as they lie, and 32 rows
+// meet two panels in four registers of sums. A product of registers takes 16 cycles, however few rows there are, in
+// which memory brings less than its weights: so few rows are multiplied as many are, and a row's sums are always the
+// same.
 namespace unified {
 namespace {
 

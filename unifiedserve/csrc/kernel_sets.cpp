@@ -7,7 +7,8 @@ namespace unified {
 namespace {
 
 KernelSet with_amx(KernelSet set) {
-  set.bfloat16.linear_many = kAmxProduct;
+  set.bfloat16.linear = kAmxProduct;
+  set.bfloat16.linear_in_parts = true;
   return set;
 }
 

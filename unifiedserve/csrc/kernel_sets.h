@@ -22,7 +22,7 @@ constexpr KernelSet with_products(KernelSet set, const CodedProducts& products) 
   return set;
 }
 
-using ManyRowsProduct = void (*)(const LinearTile<BFloat16>& tile);
+using Bf16Product = void (*)(const LinearTile<BFloat16>& tile);
 
 extern const KernelSet kPlainKernels;
 #if defined(__x86_64__)
@@ -31,7 +31,7 @@ extern const KernelSet kAvx512Kernels;
 extern const CodedProducts kAvx2VnniProducts;
 extern const CodedProducts kAvx512VnniProducts;
 extern const Kernels<BFloat16> kBf16Kernels;  // but products of codes
-extern const ManyRowsProduct kAmxProduct;
+extern const Bf16Product kAmxProduct;
 
 extern const KernelSet kAvx2VnniKernels;
 extern const KernelSet kAvx512VnniKernels;

@@ -139,8 +139,8 @@ enum class Step { kNone, kSilu, kPlus, kTimes };
 template <class T>
 struct Kernels {
   void (*linear)(const LinearTile<T>& tile);
-  // The same for many rows, summed in another order; null where nothing is faster than `linear`.
-  void (*linear_many)(const LinearTile<T>& tile) = nullptr;
+  // Whether that goes through the inputs in parts, so that rows and outputs of a tile may be many.
+  bool linear_in_parts = false;
   void (*linear_int8)(const CodedTile<T>& tile) = nullptr;
   void (*linear_int4)(const CodedTile<T>& tile) = nullptr;
   // Codes of row x to row `row`.

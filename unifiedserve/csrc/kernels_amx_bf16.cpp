@@ -7,6 +7,6 @@
 
 namespace unified {
 
-constinit const ManyRowsProduct kAmxProduct = amx_linear;
+constinit const Bf16Product kAmxProduct = amx_linear;
 
 }  // namespace unified

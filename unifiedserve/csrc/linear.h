@@ -130,14 +130,6 @@ void linear_by_codes(ThreadPool& pool, const T* x, std::int64_t rows, const Weig
   });
 }
 
-// From so many rows on, a set's `linear_many` is taken, if it has one: more than a step has that verifies drafts.
-constexpr std::int64_t kManyRows = 33;
-
-template <class T>
-bool in_many_rows(std::int64_t rows) {
-  return rows >= kManyRows && kernels<T>().linear_many != nullptr;
-}
-
 // Where a piece's sums go.
 struct Sums {
   float* y;
@@ -146,32 +138,30 @@ struct Sums {
 };
 
 template <class T>
-void linear_piece(const T* x, const Weight<T>& weight, const Piece& piece, bool many, const Sums& sums) {
+void linear_piece(const T* x, const Weight<T>& weight, const Piece& piece, const Sums& sums) {
   const std::uint8_t* const panels = weight.panels + piece.output * weight.bytes(weight.inputs);
-  const auto kernel = many ? kernels<T>().linear_many : kernels<T>().linear;
-  kernel({.x = x + piece.row * weight.inputs,
-          .rows = piece.rows,
-          .panels = reinterpret_cast<const float*>(panels),
-          .bias = weight.bias == nullptr ? nullptr : weight.bias + piece.output,
-          .outputs = piece.outputs,
-          .inputs = weight.inputs,
-          .y = sums.y,
-          .y_stride = sums.stride,
-          .accumulate = sums.accumulate});
+  kernels<T>().linear({.x = x + piece.row * weight.inputs,
+                       .rows = piece.rows,
+                       .panels = reinterpret_cast<const float*>(panels),
+                       .bias = weight.bias == nullptr ? nullptr : weight.bias + piece.output,
+                       .outputs = piece.outputs,
+                       .inputs = weight.inputs,
+                       .y = sums.y,
+                       .y_stride = sums.stride,
+                       .accumulate = sums.accumulate});
 }
 
 // y [rows, outputs] (=, or += if `accumulate`) x [rows, inputs] times the transposed weight, plus the bias. A row's
-// result depends on nothing but that row and, in its last bits, on whether there are `kManyRows` where a set does these
-// otherwise.
+// result depends on nothing but that row and the instruction set: no bit of it on other rows or on threads.
 template <class T>
 void linear(ThreadPool& pool, const T* x, std::int64_t rows, const Weight<T>& weight, float* y, bool accumulate) {
   if (rows == 0) return;  // which no division can be made of
   if (weight.codes.bits != 0) return linear_by_codes(pool, x, rows, weight, y, accumulate);
-  const bool many = in_many_rows<T>(rows);
-  const Division division = many ? by_parts_of_rows(pool, rows, weight) : by_whole_rows(pool, rows, weight);
+  const bool in_parts = kernels<T>().linear_in_parts;
+  const Division division = in_parts ? by_parts_of_rows(pool, rows, weight) : by_whole_rows(pool, rows, weight);
   for_pieces(pool, rows, weight.outputs, division, [&](const Piece& piece) {
     const Sums sums{y + piece.row * weight.outputs + piece.output, weight.outputs, accumulate};
-    linear_piece(x, weight, piece, many, sums);
+    linear_piece(x, weight, piece, sums);
   });
 }
 
@@ -191,11 +181,10 @@ void linear_then(ThreadPool& pool, const T* x, std::int64_t rows, const Weight<T
       kernels<T>().finish(sums + first, other == nullptr ? nullptr : other + first, step, weight.outputs, y + first);
     });
   }
-  const bool many = in_many_rows<T>(rows);
   for_pieces(pool, rows, weight.outputs, by_kept_sums(pool, rows, weight), [&](const Piece& piece) {
     thread_local std::vector<float> sums;
     grow(sums, piece.rows * piece.outputs);
-    linear_piece(x, weight, piece, many, {sums.data(), piece.outputs, false});
+    linear_piece(x, weight, piece, {sums.data(), piece.outputs, false});
     for (std::int64_t row = 0; row < piece.rows; ++row) {
       const std::int64_t first = (piece.row + row) * weight.outputs + piece.output;
       kernels<T>().finish(sums.data() + row * piece.outputs, other == nullptr ? nullptr : other + first, step,

@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::int64_t kBlockRows = 64;
 constexpr std::int64_t kPartKeys = 1024;
-// Sequences of fewer blocks than this are split along their keys, too. As the split depends on nothing else, a
-// sequence's result does not depend on the batch it is in.
+static_assert(kPartKeys % kBlockKeys == 0);
+// Threads share the parts of blocks of which a sequence has fewer than this. The sums are the same.
 constexpr std::int64_t kFewBlocks = 16;
 
 }  // namespace
@@ -49,11 +49,13 @@ void PagedAttention<T>::plan(const Batch& batch) {
   std::int32_t partials = 0;
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     const auto number = static_cast<std::int32_t>(i);
-    for (std::int32_t part = 0; part < blocks_[i].parts; ++part) tasks_.push_back({number, part});
-    if (blocks_[i].parts == 1) continue;
+    Block& block = blocks_[i];
+    const std::int32_t parts = block.parts / block.tasks;
+    for (std::int32_t task = 0; task < block.tasks; ++task) tasks_.push_back({number, task * parts, parts});
+    if (block.tasks == 1) continue;
     split_.push_back(number);
-    blocks_[i].first_partial = partials;
-    partials += blocks_[i].parts;
+    block.first_partial = partials;
+    partials += block.tasks;
   }
   grow(partials_, partials * partial_size());
   grow(scratch_, pool_.threads() * scratch_size());
@@ -68,9 +70,8 @@ void PagedAttention<T>::plan_sequence(const Batch& batch, std::int64_t sequence)
   const std::int64_t blocks = (tokens + block_tokens() - 1) / block_tokens() * kv_heads_;
   for (std::int64_t start = 0; start < tokens; start += block_tokens()) {
     const std::int64_t count = std::min(block_tokens(), tokens - start);
-    const std::int64_t first_key = rules_.first_seen(past + start);
-    const std::int64_t keys = past + start + count - first_key;
-    const std::int64_t parts = blocks < kFewBlocks ? (keys + kPartKeys - 1) / kPartKeys : 1;
+    const std::int64_t first_key = rules_.first_seen(past + start) / kPartKeys * kPartKeys;
+    const std::int64_t parts = (past + start + count - first_key + kPartKeys - 1) / kPartKeys;
     for (std::int64_t head = 0; head < kv_heads_; ++head) {
       blocks_.push_back({.sequence = static_cast<std::int32_t>(sequence),
                          .kv_head = static_cast<std::int32_t>(head),
@@ -79,6 +80,7 @@ void PagedAttention<T>::plan_sequence(const Batch& batch, std::int64_t sequence)
                          .first_position = past + start,
                          .first_key = first_key,
                          .parts = static_cast<std::int32_t>(parts),
+                         .tasks = static_cast<std::int32_t>(blocks < kFewBlocks ? parts : 1),
                          .first_partial = 0});
     }
   }
@@ -101,15 +103,28 @@ void PagedAttention<T>::attend(std::int64_t number, int thread, const Batch& bat
   const Task& task = tasks_[static_cast<std::size_t>(number)];
   const Block& block = blocks_[static_cast<std::size_t>(task.block)];
   float* const scratch = scratch_.data() + thread * scratch_size();
-  const bool whole = block.parts == 1;
-  const Partial result =
-      partial(whole ? scratch : partials_.data() + (block.first_partial + task.part) * partial_size());
+  const Partial part = partial(scratch);
+  const Partial total =
+      partial(block.tasks == 1 ? scratch + partial_size()
+                               : partials_.data() + (block.first_partial + task.first_part) * partial_size());
   // As threads take tasks in turn, this one's next is likely to be so many on.
   const Task& next = tasks_[static_cast<std::size_t>(std::max<std::int64_t>(number - pool_.threads(), 0))];
+  for (std::int32_t i = 0; i < task.parts; ++i) {
+    const Task here{task.block, task.first_part + i, 1};
+    const Task following{task.block, here.first_part + 1, 1};
+    attend_part(here, i + 1 < task.parts ? following : next, batch, cache, layer, q, i == 0 ? total : part,
+                scratch + 2 * partial_size());
+    if (i > 0) add(part, block.tokens * group(), total);
+  }
+  if (block.tasks == 1) write(block, total, out);
+}
+
+// The first keys of the `next` task are fetched meanwhile.
+template <class T>
+void PagedAttention<T>::attend_part(const Task& task, const Task& next, const Batch& batch, const KvCache& cache,
+                                    std::int64_t layer, const T* q, const Partial& result, float* scratch) const {
   const auto run = [&]<class Stored>(void (*kernel)(const AttentionTile<T, Stored>&, const AttentionTile<T, Stored>&)) {
-    const auto tile_of = [&](const Task& each) {
-      return tile<Stored>(each, batch, cache, layer, q, result, scratch + partial_size());
-    };
+    const auto tile_of = [&](const Task& each) { return tile<Stored>(each, batch, cache, layer, q, result, scratch); };
     kernel(tile_of(task), tile_of(next));
   };
   if (cache.coded()) {
@@ -117,7 +132,6 @@ void PagedAttention<T>::attend(std::int64_t number, int thread, const Batch& bat
   } else {
     run(kernels<T>().attend);
   }
-  if (whole) write(block, result, out);
 }
 
 template <class T>
@@ -126,8 +140,8 @@ AttentionTile<T, Stored> PagedAttention<T>::tile(const Task& task, const Batch& 
                                                  std::int64_t layer, const T* q, const Partial& result,
                                                  float* scratch) const {
   const Block& block = blocks_[static_cast<std::size_t>(task.block)];
-  const std::int64_t first_key = block.first_key + task.part * kPartKeys;
-  const std::int64_t last_key = block.first_position + block.tokens;
+  const std::int64_t part = block.first_key + task.first_part * kPartKeys;
+  const std::int64_t first_seen = rules_.first_seen(block.first_position) / kBlockKeys * kBlockKeys;
   return {.q = q + (block.first_row * heads_ + block.kv_head * group()) * head_dim_,
           .q_stride = heads_ * head_dim_,
           .tokens = block.tokens,
@@ -142,8 +156,8 @@ AttentionTile<T, Stored> PagedAttention<T>::tile(const Task& task, const Batch& 
           .scale_stride = cache.scale_stride,
           .pages = batch.pages.data() + batch.ranges[static_cast<std::size_t>(block.sequence)],
           .page_size = static_cast<int>(cache.page_size),
-          .first_key = first_key,
-          .last_key = block.parts == 1 ? last_key : std::min(last_key, first_key + kPartKeys),
+          .first_key = std::max(part, first_seen),
+          .last_key = std::min(part + kPartKeys, block.first_position + block.tokens),
           .first_position = block.first_position,
           .window = rules_.window,
           .chunk = rules_.chunk,
@@ -161,28 +175,30 @@ typename PagedAttention<T>::Partial PagedAttention<T>::partial(float* memory) co
   return {.out = memory, .maximum = maximum, .sum = maximum + block_rows()};
 }
 
+template <class T>
+void PagedAttention<T>::add(const Partial& other, std::int64_t rows, const Partial& total) const {
+  const std::int64_t width = padded(head_dim_);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    if (other.sum[row] == 0) continue;  // none of its keys was visible
+    const float maximum = std::max(total.maximum[row], other.maximum[row]);
+    const float ours = std::exp(total.maximum[row] - maximum);
+    const float theirs = std::exp(other.maximum[row] - maximum);
+    for (std::int64_t j = row * width; j < (row + 1) * width; ++j) {
+      total.out[j] = total.out[j] * ours + other.out[j] * theirs;
+    }
+    total.sum[row] = total.sum[row] * ours + other.sum[row] * theirs;
+    total.maximum[row] = maximum;
+  }
+}
+
 // Adds up the parts in the first one's place.
 template <class T>
 void PagedAttention<T>::merge(const Block& block, T* out) {
-  const std::int64_t width = padded(head_dim_);
   const auto part = [&](std::int32_t i) {
     return partial(partials_.data() + (block.first_partial + i) * partial_size());
   };
   const Partial total = part(0);
-  for (std::int64_t row = 0; row < block.tokens * group(); ++row) {
-    for (std::int32_t i = 1; i < block.parts; ++i) {
-      const Partial other = part(i);
-      if (other.sum[row] == 0) continue;  // none of its keys was visible
-      const float maximum = std::max(total.maximum[row], other.maximum[row]);
-      const float ours = std::exp(total.maximum[row] - maximum);
-      const float theirs = std::exp(other.maximum[row] - maximum);
-      for (std::int64_t j = row * width; j < (row + 1) * width; ++j) {
-        total.out[j] = total.out[j] * ours + other.out[j] * theirs;
-      }
-      total.sum[row] = total.sum[row] * ours + other.sum[row] * theirs;
-      total.maximum[row] = maximum;
-    }
-  }
+  for (std::int32_t i = 1; i < block.parts; ++i) add(part(i), block.tokens * group(), total);
   write(block, total, out);
 }
 

@@ -38,20 +38,24 @@ class PagedAttention {
   void run(const Batch& batch, const KvCache& cache, std::int64_t layer, const T* q, T* out);
 
  private:
-  // Some tokens of a sequence under one key/value head, over `parts` ranges of keys.
+  // Some tokens of a sequence under one key/value head. Their keys are cut at multiples of kPartKeys, wherever the
+  // tokens' own chunk begins, so that a token's sums depend on its position alone.
   struct Block {
     std::int32_t sequence;
     std::int32_t kv_head;
     std::int32_t first_row;  // in the batch
     std::int32_t tokens;
     std::int64_t first_position;
-    std::int64_t first_key;  // that any of its tokens sees
+    std::int64_t first_key;  // the start of the first part
     std::int32_t parts;
-    std::int32_t first_partial;  // where its results lie, if it has several parts
+    std::int32_t tasks;          // one for each part, or a single one for all
+    std::int32_t first_partial;  // where its results lie, if it has several tasks
   };
+  // Successive parts of a block.
   struct Task {
     std::int32_t block;
-    std::int32_t part;
+    std::int32_t first_part;
+    std::int32_t parts;
   };
   // Results of a range of keys.
   struct Partial {
@@ -63,10 +67,13 @@ class PagedAttention {
   void plan_sequence(const Batch& batch, std::int64_t sequence);
   void attend(std::int64_t number, int thread, const Batch& batch, const KvCache& cache, std::int64_t layer, const T* q,
               T* out);
+  void attend_part(const Task& task, const Task& next, const Batch& batch, const KvCache& cache, std::int64_t layer,
+                   const T* q, const Partial& result, float* scratch) const;
   template <class Stored>
   AttentionTile<T, Stored> tile(const Task& task, const Batch& batch, const KvCache& cache, std::int64_t layer,
                                 const T* q, const Partial& result, float* scratch) const;
   Partial partial(float* memory) const;
+  void add(const Partial& other, std::int64_t rows, const Partial& total) const;
   void merge(const Block& block, T* out);
   void write(const Block& block, const Partial& result, T* out) const;
   float denominator(const Partial& result, std::int64_t row, std::int64_t head) const;
@@ -75,7 +82,7 @@ class PagedAttention {
   std::int64_t block_rows() const { return block_tokens() * group(); }
   std::int64_t block_tokens() const;
   std::int64_t partial_size() const { return block_rows() * (padded(head_dim_) + 2); }
-  std::int64_t scratch_size() const { return partial_size() + attention_scratch(block_rows(), head_dim_); }
+  std::int64_t scratch_size() const { return 2 * partial_size() + attention_scratch(block_rows(), head_dim_); }
 
   ThreadPool& pool_;
   std::int64_t heads_;
@@ -84,7 +91,7 @@ class PagedAttention {
   AttentionRules rules_;
   std::vector<Block> blocks_;
   std::vector<Task> tasks_;
-  std::vector<std::int32_t> split_;  // blocks of several parts
+  std::vector<std::int32_t> split_;  // blocks of several tasks
   std::vector<float> partials_;
   std::vector<float> scratch_;  // one piece a thread
 };

@@ -16,7 +16,8 @@ namespace unified {
 const KernelSet& current_kernels() {
   static const KernelSet set = [] {
     KernelSet found{"amx_bf16", {}, kBf16Kernels};
-    found.bfloat16.linear_many = kAmxProduct;
+    found.bfloat16.linear = kAmxProduct;
+    found.bfloat16.linear_in_parts = true;
     return found;
   }();
   return set;
