@@ -29,10 +29,13 @@ GREEDY = SamplingParams(temperature=0)
 VISUAL_ROWS = 4096  # of a buffer for models that keep theirs
 
 
-def make_adapter(checkpoint: Path, dtype: torch.dtype, device: Device = CPU) -> LanguageAdapter:
+def make_adapter(
+    checkpoint: Path, dtype: torch.dtype, device: Device = CPU, quantization: str = "none"
+) -> LanguageAdapter:
     name = f"test-models-{uuid.uuid4().hex[:12]}"
     config = load_config(checkpoint)
-    tensors = weight_source(EngineConfig(), checkpoint, config, device, str(dtype).removeprefix("torch."))
+    options = EngineConfig.of(quantization=quantization)
+    tensors = weight_source(options, checkpoint, config, device, str(dtype).removeprefix("torch."))
     memory = store_weights(tensors, name, dtype, device.place)
     try:
         return load_adapter(checkpoint, attach_weights(name, device), dtype, device)

@@ -95,13 +95,8 @@ def test_linear_with_what_follows(
 def test_a_row_does_not_depend_on_the_batch(instruction_set: str, dtype: torch.dtype) -> None:
     x, weight = torch.randn(200, 900).to(dtype), torch.randn(333, 900).to(dtype)
     alone = torch.cat([linear(row[None].contiguous(), weight, None) for row in x])
-    for rows in (2, 3, 7, 8, 9, 16, 32):
+    for rows in (2, 3, 7, 8, 9, 16, 32, 33, 64, 150, 200):
         assert torch.equal(linear(x[:rows], weight, None), alone[:rows])
-    many = linear(x, weight, None)
-    for rows in (33, 64, 150):
-        assert torch.equal(linear(x[:rows], weight, None), many[:rows])
-    if instruction_set != "amx_bf16":  # which sums many rows in another order
-        assert torch.equal(many, alone)
 
 
 @pytest.mark.parametrize("start", [0, 1])

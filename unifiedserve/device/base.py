@@ -201,6 +201,9 @@ class VisionKernels(Protocol):
     def norm(self, hidden: Tensor, layer: Any) -> Tensor:
         """Return the RMSNorm of [N, width] by a layer of transformers, rounded once."""
 
+    def layer(self, weight: Tensor, bias: Tensor) -> Layer:
+        """Make a layer for `linear` of weight [outputs, inputs] and bias [outputs]."""
+
     def linear(self, x: Tensor, layer: Layer, activation: Activation = "none") -> Tensor:
         """Return [n, outputs] of x [n, inputs]; GELU is the exact one."""
 

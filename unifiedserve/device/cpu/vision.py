@@ -7,8 +7,10 @@ import torch
 from torch import Tensor
 
 from unifiedserve import _core
-from unifiedserve.device.base import Rows
+from unifiedserve.device.base import Layer, LinearWeights, Rows
 from unifiedserve.device.cpu import linear as products
+from unifiedserve.device.cpu.matrix import Matrix
+from unifiedserve.device.cpu.modules import PanelLinear, packs
 from unifiedserve.device.cpu.processor import KERNEL_DTYPES, thread_pool
 from unifiedserve.errors import ConfigError
 
@@ -23,6 +25,12 @@ class CpuVision:
     def check_dtype(self, dtype: torch.dtype) -> None:
         if dtype not in KERNEL_DTYPES:
             raise ConfigError(f"a vision tower in {dtype}; supported are float32 and bfloat16")
+
+    def layer(self, weight: Tensor, bias: Tensor) -> Layer:
+        """Make a copy in panels where the kernels know such: other products differ in a row alone."""
+        if not packs(weight.shape[1], weight.dtype):
+            return LinearWeights(weight, bias)
+        return PanelLinear(Matrix.of(weight), bias)
 
     def attend(self, qkv: Tensor, heads: int, cosine: Tensor, sine: Tensor, groups: Sequence[Rows]) -> Tensor:
         qkv = qkv.contiguous().view(len(qkv), 3, heads, -1)

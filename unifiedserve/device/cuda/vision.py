@@ -17,6 +17,7 @@ class CudaVision:
     """`VisionKernels` by torch's products and attention over whole groups of equally long sequences."""
 
     rows_at_once = 8192  # fewer take the GPU no longer than launches take the host
+    layer = LinearWeights
     linear = staticmethod(products.linear)
     linear_plus = staticmethod(products.linear_plus)
 

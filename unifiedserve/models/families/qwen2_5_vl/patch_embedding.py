@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from unifiedserve.device import Device, LinearWeights
+from unifiedserve.device import Device, Layer
 from unifiedserve.messages.media import MediaKind
 
 CENTRE = 128
@@ -28,7 +28,7 @@ class PatchEmbedding:
         self._dtype = weight.dtype
         self._device = device
         exact = weight.flatten(1).double()
-        self._linear: dict[MediaKind, LinearWeights] = {}
+        self._linear: dict[MediaKind, Layer] = {}
         for kind, (mean, deviation) in normalisation.items():
             same = next((k for k in self._linear if all(map(torch.equal, normalisation[k], (mean, deviation)))), None)
             self._linear[kind] = self._linear[same] if same else self._fold(exact, mean, deviation)
@@ -41,7 +41,7 @@ class PatchEmbedding:
         embedded = [linear(part, self._linear[kind]) for part, (kind, _) in zip(rows, runs, strict=True)]
         return embedded[0] if len(embedded) == 1 else torch.cat(embedded)
 
-    def _fold(self, weight: Tensor, mean: Tensor, deviation: Tensor) -> LinearWeights:
+    def _fold(self, weight: Tensor, mean: Tensor, deviation: Tensor) -> Layer:
         centre = self._device.upload((CENTRE - mean.double()) / deviation.double())
         scaled = weight / self._device.upload(deviation.double())
-        return LinearWeights(scaled.to(self._dtype), (weight @ centre).to(self._dtype))
+        return self._device.kernels.vision.layer(scaled.to(self._dtype), (weight @ centre).to(self._dtype))
