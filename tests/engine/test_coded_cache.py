@@ -1,4 +1,4 @@
-"""A KV cache of codes: pages are found again, shared, taken away and outlive a worker as those of other types."""
+"""A KV cache of codes, in bfloat16: pages are found again, shared, taken away and outlive a worker as others do."""
 
 import concurrent.futures
 import os
@@ -18,7 +18,7 @@ from unifiedserve.memory.kv_cache import KVLayout
 from unifiedserve.models.registry import load_config
 from unifiedserve.placement import FIRST_MEMORY
 
-CODED: dict[str, Any] = {"kv_cache_dtype": "int8"}
+CODED: dict[str, Any] = {"kv_cache_dtype": "int8", "dtype": "bfloat16"}
 
 pytestmark = [
     pytest.mark.daemon("codes in the pages of real workers", **CODED, **TIGHT_BUFFERS),

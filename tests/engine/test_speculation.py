@@ -93,8 +93,8 @@ def test_streams_side_by_side_come_in_order(daemon: Daemon, second_daemon: Daemo
     assert drafted_and_accepted(daemon)[1] > before
 
 
-@pytest.mark.daemon(kv_cache_mib=1, prefill_chunk_tokens=32)
-@pytest.mark.second_daemon(kv_cache_mib=64, prefill_chunk_tokens=512, speculative_tokens=0)
+@pytest.mark.daemon(kv_cache_mib=1, prefill_chunk_tokens=32, dtype="bfloat16")
+@pytest.mark.second_daemon(kv_cache_mib=64, prefill_chunk_tokens=512, dtype="bfloat16", speculative_tokens=0)
 def test_preempted_answers_are_the_same(daemon: Daemon, second_daemon: Daemon) -> None:
     kinds = ["greedy, repeating itself", "sampled, repeating itself", "truncated", "scored"]
     long = {kind: {**KINDS[kind], "max_tokens": 200} for kind in kinds}
@@ -105,9 +105,9 @@ def test_preempted_answers_are_the_same(daemon: Daemon, second_daemon: Daemon) -
         return [choice.model_dump() for choice in completion.choices]
 
     before = metric(daemon, "num_preemptions_total")
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        came = list(pool.map(lambda kind: answer(daemon, kind), kinds))
-    assert came == [answer(second_daemon, kind) for kind in kinds]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        came = list(pool.map(lambda kind: answer(daemon, kind), 2 * kinds))
+    assert came == 2 * [answer(second_daemon, kind) for kind in kinds]
     assert metric(daemon, "num_preemptions_total") > before
     assert drafted_and_accepted(daemon)[1] > 0
 
