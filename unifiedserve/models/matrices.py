@@ -13,7 +13,9 @@ _OTHERS = re.compile(r"(^|\.)(visual|vision)|\.experts\.|\.(gate|shared_expert_g
 _LAYER = re.compile(r"(^|\.)layers\.\d+\.\S+\.weight")
 _HEAD = re.compile(r"(^|\.)lm_head\.weight")
 _EMBEDDING = re.compile(r"(^|\.)embed_tokens\.weight")
-_TOWER = re.compile(r"(^|\.)visual\.(blocks|merger|deepstack_merger_list)\.\S+\.weight")
+_TOWER = re.compile(
+    r"(^|\.)(visual\.(blocks|merger|deepstack_merger_list)\.\S+|multi_modal_projector\.linear_\d)\.weight"
+)
 
 
 def language_matrices(config: Any) -> Callable[[str], bool]:
@@ -30,7 +32,10 @@ def language_matrices(config: Any) -> Callable[[str], bool]:
 
 
 def known_matrices(config: Any) -> Callable[[str], bool]:
-    """Return the same for all matrices that are better in panels: also those of the vision towers that are ours."""
+    """Return the same for all matrices that are better in panels: also those of the vision towers that are ours.
+
+    So are those between a tower and the language model, which torch multiplies otherwise for one picture than for many.
+    """
     language = language_matrices(config)
     return lambda name: language(name) or bool(_TOWER.search(name))
 
