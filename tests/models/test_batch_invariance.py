@@ -6,6 +6,7 @@ So an answer is the same alone and among others, with drafts or without, and whe
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 
 import pytest
 import torch
@@ -126,11 +127,11 @@ def test_attention(
         assert torch.equal(found, expected)
 
 
-@pytest.fixture(scope="module", params=["none", "int8", "int4"])
-def bundled(request: pytest.FixtureRequest) -> LanguageAdapter:
+@cache
+def bundled(quantization: str) -> LanguageAdapter:
     """The bundled model in bfloat16, its matrices of so many bits."""
     with computing_with(2):
-        return make_adapter(DEFAULT_CHECKPOINT, torch.bfloat16, quantization=request.param)
+        return make_adapter(DEFAULT_CHECKPOINT, torch.bfloat16, quantization=quantization)
 
 
 def logits(
@@ -153,25 +154,26 @@ def logits(
     return [torch.cat(each) for each in parts]
 
 
-@pytest.mark.parametrize("coded", [False, True], ids=["bfloat16 cache", "int8 cache"])
-def test_logits(bundled: LanguageAdapter, coded: bool) -> None:
+@pytest.mark.parametrize(("quantization", "coded"), [("none", False), ("int8", True), ("int4", False)])
+def test_logits(quantization: str, coded: bool) -> None:
     """A prompt's chunks beside decode and drafts, with other numbers of threads."""
-    lengths = [1100, 60, 7, 33]
-    alone = logits(bundled, lengths, [[(i, 0, n)] for i, n in enumerate(lengths)], coded)
-    for threads, sizes in (1, [WHOLE]), (2, [500, 1, 8, 33, 64]), (1, [1050, 1]):
+    adapter, lengths = bundled(quantization), [1060, 40, 7, 33]
+    alone = logits(adapter, lengths, [[(i, 0, n)] for i, n in enumerate(lengths)], coded)
+    for threads, sizes in (2, [500, 1, 8, 33, 64]), (1, [1040, 1]):
         with computing_with(threads):
-            together = logits(bundled, lengths, cut(lengths, sizes), coded, seed=1)
+            together = logits(adapter, lengths, cut(lengths, sizes), coded, seed=1)
         for found, expected in zip(together, alone, strict=True):
             assert torch.equal(found, expected)
 
 
-def test_units_of_media(bundled: LanguageAdapter) -> None:
+def test_units_of_media() -> None:
     """An image alone and in groups with others, of several kinds and sizes."""
+    adapter = bundled("none")
     units = [(plan("image", 3, 5), 1), (plan("video", 4, 4, 3), 3), (plan("image", 12, 9), 1), (plan("image", 1, 1), 1)]
     patches = pixels(units)
-    together, row, done = bundled.encode(patches, units), 0, 0
+    together, row, done = adapter.encode(patches, units), 0, 0
     for each, count in units:
         for _ in range(count):
-            own = bundled.encode(patches[row : row + each.patches_per_unit], [(each, 1)])
+            own = adapter.encode(patches[row : row + each.patches_per_unit], [(each, 1)])
             assert torch.equal(together[done : done + len(own)], own)
             row, done = row + each.patches_per_unit, done + len(own)
