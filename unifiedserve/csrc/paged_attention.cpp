@@ -181,8 +181,10 @@ void PagedAttention<T>::add(const Partial& other, std::int64_t rows, const Parti
   for (std::int64_t row = 0; row < rows; ++row) {
     if (other.sum[row] == 0) continue;  // none of its keys was visible
     const float maximum = std::max(total.maximum[row], other.maximum[row]);
-    const float ours = std::exp(total.maximum[row] - maximum);
-    const float theirs = std::exp(other.maximum[row] - maximum);
+    // One of the two is e^0, which need not be computed.
+    const auto factor = [&](float own) { return own == maximum ? 1 : std::exp(own - maximum); };
+    const float ours = factor(total.maximum[row]);
+    const float theirs = factor(other.maximum[row]);
     for (std::int64_t j = row * width; j < (row + 1) * width; ++j) {
       total.out[j] = total.out[j] * ours + other.out[j] * theirs;
     }
