@@ -279,7 +279,7 @@ def encoded(stage: EncodeStage, prompts: PromptTable, work: list[EncodeWork]) ->
         try:
             next(steps)
         except StopIteration as ended:
-            return stage.finish(ended.value)
+            return stage.finish(ended.value).units
 
 
 def test_a_step_of_several_requests(
