@@ -96,7 +96,7 @@ class SchedulingOptions(msgspec.Struct, frozen=True, kw_only=True):
     record: Annotated[
         str,
         Meta(
-            description="A folder for what the schedulers of encode, prefill and decode are told and what they decide, "
+            description="A folder for what the schedulers of all stages are told and what they decide, "
             "which unifiedserve replay decides again. Empty: nothing is recorded"
         ),
     ] = ""
