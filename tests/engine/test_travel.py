@@ -175,7 +175,9 @@ def test_aborts_at_any_time_leave_nothing(
         assert set(workers.used_pages().values()) == {0}
 
 
-@pytest.mark.parametrize(("family", "carrier"), [("qwen2_5_vl", "shared"), (KEEPS, "tcp")])
+@pytest.mark.parametrize(
+    ("family", "carrier"), [("qwen2_5_vl", "shared"), pytest.param(KEEPS, "tcp", marks=pytest.mark.long)]
+)
 def test_visual_tokens_are_read_where_another_memory_has_them(
     start: Start, asked: list[Asked], monkeypatch: pytest.MonkeyPatch
 ) -> None:

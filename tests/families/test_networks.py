@@ -14,13 +14,18 @@ from unifiedserve.memory.weights import attach_weights, create_weights, weights_
 from unifiedserve.models.registry import load_adapter
 from unifiedserve.placement import Network
 
+#: one with a tower of ours, one whose encoder has a part of the language model, one with a vector beside its networks
+ALWAYS = ("qwen2_5_vl", "mllama", "llava_next")
+
 
 def filled(model: nn.Module) -> set[str]:
     """Return the parameters and matrices that have values."""
     return {name for name, tensor in model.state_dict().items() if not tensor.is_meta}
 
 
-def test_each_network_has_what_it_needs_and_nothing_else(loaded: Loaded) -> None:
+def test_each_network_has_what_it_needs_and_nothing_else(loaded: Loaded, request: pytest.FixtureRequest) -> None:
+    if loaded.name not in ALWAYS and not request.config.getoption("--long"):
+        pytest.skip("a long form: --long runs it")
     config = loaded.adapter.config
     if not loaded.media:
         pytest.skip("it takes texts alone, for which there is one network")
