@@ -124,6 +124,12 @@ ArenaHeader& Arena::header() const { return *reinterpret_cast<ArenaHeader*>(mapp
 
 std::span<std::byte> Arena::payload() const { return {mapping_ + kHeaderBytes, size_}; }
 
+void Arena::protect() {
+  if (::mprotect(mapping_, kHeaderBytes + size_, PROT_READ) != 0) {
+    throw error_about(identity_.name, "cannot be protected: " + reason(errno));
+  }
+}
+
 std::shared_ptr<Arena> Arena::create(const std::string& name, ArenaKind kind, std::uint64_t size,
                                      const Initialise& initialise) {
   check_name(name);

@@ -65,6 +65,8 @@ class Arena {
   ArenaKind kind() const { return header().kind; }
   const ProcessIdentity& creator() const { return header().creator; }
   std::span<std::byte> payload() const;
+  // From now on a write through this mapping ends the process by SIGSEGV. Throws ArenaError if the kernel refuses.
+  void protect();
 
  private:
   Arena(ArenaIdentity identity, std::byte* mapping, std::uint64_t size);

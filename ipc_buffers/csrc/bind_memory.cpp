@@ -126,6 +126,11 @@ process does not see its GPU.)")
            "Return a copy of `size` bytes from `offset`; raises IndexError if they are not within the memory.")
       .def("write", &write, py::arg("offset"), py::arg("data"),
            "Copy `data` to `offset`; done when it returns. Raises IndexError if it does not fit there.")
+      .def(
+          "protect", [](const MemoryHandle& self) { self.get()->protect(); },
+          R"(Protect host memory from this process, as far as this handle maps it: a write ends the process by SIGSEGV.
+
+Handles and processes that map it otherwise may still write. Raises ArenaError if it is on a GPU.)")
       .def("pin", &pin, py::arg("place"),
            R"(Page-lock host memory for copies to and from a GPU, until the memory is closed and no view is left.
 

@@ -84,6 +84,25 @@ std::size_t recall(const PoolHandle& self, const Pages& pages, const Epochs& epo
   return self.get()->recall(span_of(numbers), epochs_of(numbers, epochs), owner);
 }
 
+std::pair<Int32Array, Epochs> shared(const PoolHandle& self) {
+  const auto found = self.get()->shared();
+  Int32Array pages(static_cast<py::ssize_t>(found.size()));
+  Epochs words(static_cast<py::ssize_t>(found.size()));
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    pages.mutable_data()[i] = found[i].page;
+    words.mutable_data()[i] = found[i].word;
+  }
+  return {pages, words};
+}
+
+std::size_t settle(const PoolHandle& self, std::int64_t request, const Pages& pages) {
+  return self.get()->settle(checked_request(request), span_of(page_numbers(pages)));
+}
+
+bool correct(const PoolHandle& self, std::int32_t page, std::uint64_t word, std::uint32_t references) {
+  return self.get()->correct({page, word}, references);
+}
+
 std::pair<std::size_t, std::size_t> renew(const PoolHandle& self, const Pages& pages, const Epochs& epochs) {
   const auto numbers = page_numbers(pages);
   const auto found = self.get()->renew(span_of(numbers), epochs_of(numbers, epochs));
@@ -209,7 +228,7 @@ number of pages, or one that is a pool's own.)")
           R"(Return int32[count] page numbers with one reference each, tagged with their owner; None if not enough are free.
 
 Callers that race for the last pages may all get None. Raises ValueError unless 0 <= request < 2**32 and
-0 <= instance < 4096.)")
+0 <= instance < 4095.)")
       .def(
           "retain",
           [](const PoolHandle& self, const Pages& pages) { self.get()->retain(span_of(page_numbers(pages))); },
@@ -225,6 +244,24 @@ than it has references: those before it are.)")
       .def("reclaim", &reclaim, py::arg("request") = py::none(), py::arg("instance") = py::none(),
            "Free all pages of the owner, whatever their references; return how many. Raises ValueError without an "
            "owner.")
+      .def("settle", &settle, py::arg("request"), py::arg("pages"),
+           R"(Give each page of a request as many references as it has places in `pages`, none of which frees it.
+
+Pages of others and shared ones stay as they are. For a request whose holder has died. Returns how many became free;
+raises PageError for a page out of range.)")
+      .def(
+          "requests", [](const PoolHandle& self) { return self.get()->requests(); },
+          "Return the requests that own pages, ascending; pages that several share belong to none.")
+      .def("shared", &shared,
+           R"(Return the pages that several requests share, int32[n], and the word of each, uint64[n].
+
+A word changes with each reference that is added or dropped; see `correct`.)")
+      .def(
+          "correct", &correct, py::arg("page"), py::arg("word"), py::arg("references"),
+          R"(Give a shared page so many references, as its holders were counted; none frees it, and what it holds stays known.
+
+Returns False, and does nothing, if its word is another one by now, or tells of fewer. Raises PageError for a page out of
+range.)")
       .def("remember", &remember, py::arg("pages"),
            R"(Return the epochs of pages that the caller holds a reference of, for `recall`.
 

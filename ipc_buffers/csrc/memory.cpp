@@ -129,6 +129,11 @@ void Memory::write(std::uint64_t offset, std::span<const std::byte> bytes) {
   std::memcpy(host_ + offset, bytes.data(), bytes.size());
 }
 
+void Memory::protect() {
+  host_bytes();  // throws for memory of a GPU
+  arena_->protect();
+}
+
 void Memory::pin(const Place& place) {
   if (!place.gpu)
     throw std::invalid_argument("pinned memory is for copies to and from a GPU, not '" + place.text() + "'");

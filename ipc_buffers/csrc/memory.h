@@ -68,6 +68,10 @@ class Memory {
   void read(std::uint64_t offset, std::span<std::byte> bytes) const;
   void write(std::uint64_t offset, std::span<const std::byte> bytes);
 
+  // Protects host memory from this process, as far as it is mapped here: whoever writes to it ends by SIGSEGV. Throws
+  // ArenaError for memory of a GPU.
+  void protect();
+
   // Page-locks host memory for copies to and from a GPU, as long as this process has it mapped here. Idempotent.
   void pin(const Place& place);
 

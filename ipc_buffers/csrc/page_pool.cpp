@@ -31,6 +31,8 @@ constexpr std::size_t kGroup = 64;  // pages that share a word of hints
 constexpr std::size_t kCacheLine = 64;
 constexpr std::size_t kForgottenShare = 64;  // of a pool, ahead of need, so that few searches go through all of it
 constexpr PageOwner kShared{0, 0};
+constexpr std::uint32_t kSharedInstance = PagePool::kMaxInstance + 1;  // in place of an owner's
+constexpr std::uint32_t kInstanceBits = (1U << 12) - 1;
 constexpr std::uint32_t kBeingTaken = PagePool::kMaxReferences + 1;  // in place of references
 constexpr unsigned kInstanceShift = 20;
 constexpr unsigned kRequestShift = 32;
@@ -41,9 +43,15 @@ std::uint64_t pack(PageOwner owner, std::uint32_t references) {
   return std::uint64_t{owner.request} << kRequestShift | std::uint64_t{owner.instance} << kInstanceShift | references;
 }
 
+std::uint32_t instance_of(std::uint64_t word) {
+  return static_cast<std::uint32_t>(word >> kInstanceShift) & kInstanceBits;
+}
+
+bool is_shared(std::uint64_t word) { return instance_of(word) == kSharedInstance; }
+
 PageOwner owner_of(std::uint64_t word) {
-  return {static_cast<std::uint32_t>(word >> kRequestShift),
-          static_cast<std::uint32_t>(word >> kInstanceShift) & PagePool::kMaxInstance};
+  if (is_shared(word)) return kShared;
+  return {static_cast<std::uint32_t>(word >> kRequestShift), instance_of(word)};
 }
 
 std::uint32_t references_of(std::uint64_t word) { return static_cast<std::uint32_t>(word) & kBeingTaken; }
@@ -175,6 +183,16 @@ PagePool::Word& PagePool::word(std::int64_t page) const {
   return words_[static_cast<std::size_t>(page)];
 }
 
+std::uint64_t PagePool::shared_word(std::uint32_t references) {
+  const auto change = layout_->uses.fetch_add(1, std::memory_order_relaxed) + 1;
+  return pack({static_cast<std::uint32_t>(change), kSharedInstance}, references);
+}
+
+std::uint64_t PagePool::with_references(std::uint64_t word, std::uint32_t references) {
+  if (references == 0) return 0;
+  return is_shared(word) ? shared_word(references) : pack(owner_of(word), references);
+}
+
 bool PagePool::claim(std::size_t page, std::uint64_t owned) {
   auto& word = words_[page];
   auto being_taken = owned | kBeingTaken;
@@ -283,8 +301,9 @@ void PagePool::retain(std::span<const std::int32_t> pages) {
   for (std::size_t done = 0; done < pages.size(); ++done) {
     auto& word = words_[static_cast<std::size_t>(pages[done])];
     auto seen = word.load(std::memory_order_relaxed);
-    while (seen != 0 && references_of(seen) < kMaxReferences &&
-           !word.compare_exchange_weak(seen, seen + 1, std::memory_order_relaxed)) {
+    while (
+        seen != 0 && references_of(seen) < kMaxReferences &&
+        !word.compare_exchange_weak(seen, with_references(seen, references_of(seen) + 1), std::memory_order_relaxed)) {
     }
     if (seen != 0 && references_of(seen) < kMaxReferences) continue;
     release(pages.first(done));
@@ -300,7 +319,7 @@ std::uint64_t PagePool::drop_reference(std::int32_t page) {
   std::uint64_t left = 0;
   do {
     if (seen == 0) throw page_is_free(page);
-    left = references_of(seen) == 1 ? 0 : seen - 1;
+    left = with_references(seen, references_of(seen) - 1);
   } while (!word.compare_exchange_weak(seen, left, std::memory_order_acq_rel, std::memory_order_relaxed));
   return left;
 }
@@ -363,7 +382,7 @@ bool PagePool::recall_page(std::int32_t page, std::uint64_t epoch, std::uint64_t
   std::uint64_t held = 0;
   do {
     if (begun.load(std::memory_order_relaxed) != epoch || references_of(seen) >= kMaxReferences) return false;
-    held = seen == 0 ? owned : pack(kShared, references_of(seen) + 1);
+    held = seen == 0 ? owned : shared_word(references_of(seen) + 1);
   } while (!word.compare_exchange_weak(seen, held, std::memory_order_acq_rel, std::memory_order_acquire));
   if (begun.load(std::memory_order_relaxed) == epoch) return true;
   release(std::span(&page, 1));  // it was taken, and perhaps freed again, in between
@@ -413,6 +432,57 @@ std::size_t PagePool::reclaim(std::optional<std::uint32_t> request, std::optiona
     }
   }
   return freed;
+}
+
+std::size_t PagePool::settle(std::uint32_t request, std::span<const std::int32_t> pages) {
+  std::vector<std::uint32_t> held(words_.size());
+  for (const auto page : pages) {
+    word(page);  // throws for one that there is not
+    ++held[static_cast<std::size_t>(page)];
+  }
+  std::size_t freed = 0;
+  for (std::size_t page = 0; page < words_.size(); ++page) {
+    auto seen = words_[page].load(std::memory_order_relaxed);
+    while (seen != 0 && !is_shared(seen) && owner_of(seen).request == request && references_of(seen) != held[page]) {
+      const auto settled = with_references(seen, held[page]);
+      if (!words_[page].compare_exchange_weak(seen, settled, std::memory_order_acq_rel, std::memory_order_relaxed)) {
+        continue;
+      }
+      if (settled == 0) {
+        hint_free(page);
+        ++freed;
+      }
+      break;
+    }
+  }
+  return freed;
+}
+
+std::vector<std::uint32_t> PagePool::requests() const {
+  std::vector<std::uint32_t> found;
+  for (const auto& word : words_) {
+    const auto seen = word.load(std::memory_order_relaxed);
+    if (seen != 0 && !is_shared(seen)) found.push_back(owner_of(seen).request);
+  }
+  std::sort(found.begin(), found.end());
+  found.erase(std::unique(found.begin(), found.end()), found.end());
+  return found;
+}
+
+std::vector<SharedPage> PagePool::shared() const {
+  std::vector<SharedPage> found;
+  for (std::size_t page = 0; page < words_.size(); ++page) {
+    const auto seen = words_[page].load(std::memory_order_acquire);
+    if (is_shared(seen)) found.push_back({static_cast<std::int32_t>(page), seen});
+  }
+  return found;
+}
+
+bool PagePool::correct(SharedPage seen, std::uint32_t references) {
+  auto& word = this->word(seen.page);
+  if (!is_shared(seen.word) || references > references_of(seen.word)) return false;
+  const auto held = with_references(seen.word, references);
+  return word.compare_exchange_strong(seen.word, held, std::memory_order_acq_rel, std::memory_order_relaxed);
 }
 
 std::size_t PagePool::remembered_pages() const {

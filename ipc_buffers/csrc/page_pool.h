@@ -23,9 +23,15 @@ struct Remembered {
   std::size_t pages, in_use;
 };
 
+// A page that several requests share, and its word when it was looked at.
+struct SharedPage {
+  std::int32_t page;
+  std::uint64_t word;
+};
+
 struct PageOwner {
   std::uint32_t request;
-  std::uint32_t instance;  // 12 bits
+  std::uint32_t instance;  // 12 bits, up to kMaxInstance
 
   bool operator==(const PageOwner&) const = default;
 };
@@ -36,7 +42,9 @@ struct PageOwner {
 //
 // One 64-bit word a page — request (32 bits), instance (12), references (20; all ones while the page is being taken);
 // 0 is free — is the only truth.
-// A process killed at any instruction leaves each page either free or tagged with its owner, for reclaim().
+// A process killed at any instruction leaves each page either free or tagged with its owner, for reclaim(), or shared
+// with a reference too many. In a shared page's word the instance says that it is, and instead of a request there is a
+// number that is new with each change. So who has counted its holders, while the word stayed the same, may correct it.
 // The bitmap of pages that may be free only says where to look first: a bit wrongly set costs a failed
 // compare-and-swap, a bit wrongly clear is made up for by the scan of all words before an allocation fails.
 //
@@ -58,7 +66,7 @@ struct PageOwner {
 // freed and not taken keeps its epoch, and its contents.
 class PagePool {
  public:
-  static constexpr std::uint32_t kMaxInstance = (1U << 12) - 1;
+  static constexpr std::uint32_t kMaxInstance = (1U << 12) - 2;
   static constexpr std::uint32_t kMaxReferences = (1U << 20) - 2;
 
   static std::shared_ptr<PagePool> create(const std::string& name, std::int64_t num_pages, std::int64_t page_bytes,
@@ -83,11 +91,22 @@ class PagePool {
   std::size_t release(std::span<const std::int32_t> pages);
   // Frees the pages of a request, of an instance or of both, whatever their references; returns how many.
   std::size_t reclaim(std::optional<std::uint32_t> request, std::optional<std::uint32_t> instance);
+  // Gives each page of a request as many references as it has places in `pages`, none of which frees it; those of
+  // others and shared ones stay as they are. For a request whose holder has died. Returns how many became free.
+  std::size_t settle(std::uint32_t request, std::span<const std::int32_t> pages);
+  // The requests that own pages, ascending.
+  std::vector<std::uint32_t> requests() const;
+  // The pages that several requests share.
+  std::vector<SharedPage> shared() const;
+  // Gives a shared page so many references, none of which frees it; false, and nothing is done, if it has fewer, or if
+  // anybody has added or dropped one since it had this word.
+  bool correct(SharedPage seen, std::uint32_t references);
 
   // The epochs of pages that the caller holds: what they hold now can be recalled until they are taken anew.
   std::vector<std::uint64_t> remember(std::span<const std::int32_t> pages);
   // Adds a reference to the leading pages that are still in these epochs, free or not; returns how many. A free page
-  // becomes its caller's; one in use belongs to request 0 from now on, for it is nobody's to reclaim alone.
+  // becomes its caller's; one in use is shared from now on, and belongs to request 0 of instance 0, for it is nobody's
+  // to reclaim alone.
   std::size_t recall(std::span<const std::int32_t> pages, std::span<const std::uint64_t> epochs, PageOwner owner);
   // The epochs that pages are in, of whomever they are; marks nothing as worth keeping.
   std::vector<std::uint64_t> epochs(std::span<const std::int32_t> pages) const;
@@ -121,6 +140,8 @@ class PagePool {
   static std::shared_ptr<Memory> data_of(const std::shared_ptr<Arena>& control);
 
   Word& word(std::int64_t page) const;
+  std::uint64_t shared_word(std::uint32_t references);
+  std::uint64_t with_references(std::uint64_t word, std::uint32_t references);
   std::uint64_t epoch_after_reading(std::int32_t page) const;
   bool claim(std::size_t page, std::uint64_t owned);
   void give_back(std::size_t page, std::uint64_t owned);

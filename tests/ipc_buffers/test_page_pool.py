@@ -87,11 +87,11 @@ def test_page_numbers_may_be_any_integers(make_pool: MakePool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "request_id", "instance"), [(-1, 0, 0), (1, -1, 0), (1, 1 << 32, 0), (1, 0, -1), (1, 0, 4096)]
+    ("count", "request_id", "instance"), [(-1, 0, 0), (1, -1, 0), (1, 1 << 32, 0), (1, 0, -1), (1, 0, 4095)]
 )
 def test_bad_owners_and_counts(make_pool: MakePool, count: int, request_id: int, instance: int) -> None:
     pool = make_pool(10, 64)
-    with pytest.raises(ValueError, match=r"-1|4294967296|4096"):
+    with pytest.raises(ValueError, match=r"-1|4294967296|4095"):
         pool.allocate(count, request_id, instance)
     assert pool.free_pages() == 10
 
@@ -132,13 +132,13 @@ def test_data_is_aligned_and_shared(make_pool: MakePool) -> None:
 
 def test_references_are_counted_to_their_limit(make_pool: MakePool) -> None:
     pool = make_pool(2, 64)
-    page, other = take(pool, 2, request=(1 << 32) - 1, instance=4095)
+    page, other = take(pool, 2, request=(1 << 32) - 1, instance=4094)
     limit = (1 << 20) - 2
     pool.retain(np.full(limit - 1, page))
     with pytest.raises(PageError, match="references already"):
         pool.retain([other, page])
     assert (pool.references(page), pool.references(other)) == (limit, 1)
-    assert pool.owner(page) == ((1 << 32) - 1, 4095)
+    assert pool.owner(page) == ((1 << 32) - 1, 4094)
     assert pool.release(np.full(limit, page)) == 1
 
 

@@ -166,6 +166,11 @@ class Memory:
 
         Raises ArenaError if the driver refuses or the memory is not in host memory, ValueError if `place` is no GPU.
         """
+    def protect(self) -> None:
+        """Protect host memory from this process, as far as this handle maps it: a write ends the process by SIGSEGV.
+
+        Handles and processes that map it otherwise may still write. Raises ArenaError if it is on a GPU.
+        """
     def read(self, offset: int, size: int) -> bytes:
         """Return a copy of `size` bytes from `offset`; raises IndexError if they are not within the memory."""
     def unlink(self) -> None:
@@ -211,9 +216,15 @@ class PagePool:
         """Return int32[count] page numbers with one reference each, tagged with their owner; None if not enough are free.
 
         Callers that race for the last pages may all get None. Raises ValueError unless 0 <= request < 2**32 and
-        0 <= instance < 4096.
+        0 <= instance < 4095.
         """
     def close(self) -> None: ...
+    def correct(self, page: int, word: int, references: int) -> bool:
+        """Give a shared page so many references, as its holders were counted; none frees it, and what it holds stays known.
+
+        Returns False, and does nothing, if its word is another one by now, or tells of fewer. Raises PageError for a page out of
+        range.
+        """
     def data(self) -> memoryview:
         """Return all pages, page-aligned in host memory, without a copy; the view keeps them mapped.
 
@@ -268,8 +279,21 @@ class PagePool:
 
         They count as used just now. Raises PageError for a page out of range.
         """
+    def requests(self) -> list[int]:
+        """Return the requests that own pages, ascending; pages that several share belong to none."""
     def retain(self, pages: numpy.typing.ArrayLike) -> None:
         """Add a reference to each page; if one is free or out of range, to none of them, and raise PageError."""
+    def settle(self, request: int, pages: numpy.typing.ArrayLike) -> int:
+        """Give each page of a request as many references as it has places in `pages`, none of which frees it.
+
+        Pages of others and shared ones stay as they are. For a request whose holder has died. Returns how many became free;
+        raises PageError for a page out of range.
+        """
+    def shared(self) -> tuple[numpy.typing.NDArray[numpy.int32], numpy.typing.NDArray[numpy.uint64]]:
+        """Return the pages that several requests share, int32[n], and the word of each, uint64[n].
+
+        A word changes with each reference that is added or dropped; see `correct`.
+        """
     def unlink(self) -> None:
         """Remove the name, if it still is this pool's; that of a memory it was laid over stays."""
     def used_pages(self) -> int: ...
