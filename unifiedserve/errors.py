@@ -11,6 +11,7 @@ class ErrorKind(StrEnum):
     FORBIDDEN = "forbidden"  # it comes from where none may come from
     NOT_FOUND = "not found"  # it names what is not there
     CONFLICT = "conflict"  # the state of what it would change forbids it
+    HARMFUL = "harmful"  # workers died while they worked on it
     TOO_LARGE = "too large"  # its body is
     SLOW = "slow"  # its body does not come
     CONTENT_TYPE = "content type"  # its body is labelled as something else

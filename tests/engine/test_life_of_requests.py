@@ -12,6 +12,8 @@ import pytest
 from daemon import Daemon
 from media import Clip, image_part, make_image, text_part, video_part
 
+from unifiedserve.placement import Stage
+
 Clips = Callable[[int], Clip]
 
 pytestmark = pytest.mark.daemon("requests in all stages of real workers at once")
@@ -100,15 +102,18 @@ def test_a_killed_worker_loses_no_request(daemon: Daemon, clips: Clips, instance
     video = [video_part(clips(64)), text_part("What happens?")]
     expected = [tokens(daemon, text_part("What is a river?"), **options), tokens(daemon, *video, **options)]
     stream = ask(daemon, text_part("What is a river?"), stream=True, **options)
-    chunks = iter(stream)
-    got = list(next(chunks).choices[0].token_ids or ())
+    chunks, seen = iter(stream), daemon.engine.observation
+    first = next(chunks)
+    got, pids = list(first.choices[0].token_ids or ()), seen.worker_pids()
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         other = pool.submit(tokens, daemon, *video, **options)
-        os.kill(daemon.engine.observation.worker_pids()[instance], signal.SIGKILL)
+        os.kill(pids[instance], signal.SIGKILL)
         got += [token for chunk in chunks for token in chunk.choices[0].token_ids or ()]
         assert got == expected[0]
         assert other.result() == expected[1]
     daemon.wait_healthy()
+    assert {name for name, pid in seen.worker_pids().items() if pid != pids[name]} == {instance}
+    assert [span.name for span in seen.timeline(first.id) if span.stage is Stage.PREFILL].count("prefill") == 1
     daemon.wait_idle()
 
 

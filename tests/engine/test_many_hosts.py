@@ -38,17 +38,24 @@ def answer(daemon: Daemon, asked: Question) -> list[int]:
     return list(completion.choices[0].token_ids)
 
 
-def check_after_a_death(daemon: Daemon, asked: list[Question], expected: list[list[int]], instance: str) -> None:
-    """Kill a worker while all questions are asked four times: each gets its answer, and nothing is left."""
+def check_after_a_death(
+    daemon: Daemon,
+    asked: list[Question],
+    expected: list[list[int]],
+    instance: str,
+    how: signal.Signals = signal.SIGKILL,
+) -> None:
+    """End a worker while all questions are asked four times: each gets its answer, nothing is left, no other ends."""
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
         answers = [pool.submit(answer, daemon, each) for each in asked * 4]
         pids = daemon.engine.observation.worker_pids
-        pid = pids()[instance]
-        os.kill(pid, signal.SIGKILL)
+        before = pids()
+        os.kill(before[instance], how)
         assert [each.result() for each in answers] == expected * 4
-    daemon.wait_for(lambda: pids().get(instance) not in (None, pid))
+    daemon.wait_for(lambda: pids().get(instance) not in (None, before[instance]))
     daemon.wait_healthy()
     daemon.wait_idle()
+    assert {name for name, pid in pids().items() if pid != before[name]} == {instance}
 
 
 def test_all_of_them_serve_and_answer_alike(daemon: Daemon, asked: list[Question], expected: list[list[int]]) -> None:

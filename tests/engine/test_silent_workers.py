@@ -7,6 +7,7 @@ import subprocess
 from types import SimpleNamespace
 from typing import Any, cast
 
+import psutil
 import pytest
 from daemon import Daemon
 from media import text_part
@@ -15,7 +16,7 @@ from test_life_of_requests import ask, tokens
 from unifiedserve.engine.requests.record import ActiveRequest
 from unifiedserve.engine.requests.suspects import Suspects
 from unifiedserve.engine.silence import Silence, Vitals
-from unifiedserve.engine.watchdog import Watchdog
+from unifiedserve.engine.watchdog import Watchdog, processor_time
 from unifiedserve.engine.workers import Workers
 
 PATIENCE = 3
@@ -71,6 +72,21 @@ def test_a_stopped_worker_is_replaced_and_requests_go_on(
     daemon.wait_idle()
 
 
+def test_a_process_computes_while_its_child_does() -> None:
+    """As a worker does that waits for a compiler."""
+    waiting = subprocess.Popen(["sh", "-c", "echo $$; while :; do :; done & wait"], stdout=subprocess.PIPE)
+    try:
+        assert waiting.stdout is not None
+        waiting.stdout.readline()
+        before = processor_time(waiting.pid)
+        while processor_time(waiting.pid) < before + 20_000_000:
+            os.sched_yield()
+    finally:
+        for process in [*psutil.Process(waiting.pid).children(), waiting]:
+            process.kill()
+        waiting.wait()
+
+
 async def test_of_workers_that_start_only_a_stopped_one_is_killed() -> None:
     processes = {name: subprocess.Popen(["sleep", "infinity"]) for name in ("slow", "stopped")}
     killed: asyncio.Queue[str] = asyncio.Queue()
@@ -82,7 +98,7 @@ async def test_of_workers_that_start_only_a_stopped_one_is_killed() -> None:
             kill=killed.put_nowait,
             memory=SimpleNamespace(pulses=pulses),
         )
-        watchdog = Watchdog(0.1, cast(Workers, workers), up=lambda: False, on_hang=lambda: None)
+        watchdog = Watchdog(0.1, cast(Workers, workers), up=lambda name: False, on_hang=lambda: None)
         assert [await killed.get() for _ in range(3)] == ["stopped"] * 3
         watchdog.close()
     finally:
@@ -110,6 +126,8 @@ def requests(number: int) -> list[ActiveRequest]:
 
 class Counted(SimpleNamespace):
     crashes = 0
+    crashes_alone = 0
+    suspect_media = False
     __hash__: Any = object.__hash__
     __eq__: Any = object.__eq__
 

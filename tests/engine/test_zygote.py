@@ -16,6 +16,7 @@ import psutil
 import pytest
 from daemon import Daemon
 
+from ipc_buffers import list_arenas
 from unifiedserve.config import EngineConfig
 from unifiedserve.engine import zygote as zygote_module
 from unifiedserve.engine.zygote import Zygote, ZygoteError
@@ -62,12 +63,14 @@ zygote.main()
 """
 #: A process with a zygote and a worker of it; their ids are its output.
 OWNER = """
-import sys, time
+import os, sys, time
 import msgspec
+from ipc_buffers import Arena
 from unifiedserve.engine.zygote import shared_zygote
 from unifiedserve.worker.spec import WorkerSpec
 zygote = shared_zygote()
 worker = zygote.start(msgspec.json.decode(sys.stdin.buffer.read(), type=WorkerSpec))
+arena = Arena.create(f"test-owner-{os.getpid()}", 64)
 print(worker.pid, flush=True)
 time.sleep(1000)
 """
@@ -210,6 +213,7 @@ def test_everything_ends_with_the_engine_s_process(
         os.kill(owner.pid, number)
         assert owner.wait(SECONDS) == -number
     await_end(worker, parent)
+    assert f"test-owner-{owner.pid}" not in {arena.name for arena in list_arenas()}
 
 
 def test_where_a_fork_would_not_work_workers_import_anew_and_nothing_else_tells_them_apart(

@@ -25,7 +25,8 @@ def table(released: list[int]) -> RequestTable:
 
 
 def request(table: RequestTable) -> ActiveRequest:
-    active = ActiveRequest(planned=cast(Any, SimpleNamespace()), arrival=0.0, answers=[])
+    answers = [cast(Any, SimpleNamespace(token_ids=[], last_token=None, forget_early=lambda: None)) for _ in range(2)]
+    active = ActiveRequest(planned=cast(Any, SimpleNamespace()), arrival=0.0, answers=answers)
     table.add(active)
     return active
 
@@ -58,12 +59,16 @@ def test_a_request_that_ends_is_found_but_not_served(table: RequestTable) -> Non
     assert table.serving(uid) is None
 
 
-def test_lost_attempts_are_forgotten_and_their_requests_stay(table: RequestTable) -> None:
-    active, waiting, uid = request(table), request(table), table.new_uid()
-    table.begin(uid, active, [0], LOAD)
-    assert table.lose_attempts() == [active]
-    assert table.find(uid) is None
-    assert set(table) == {active, waiting}
+def test_lost_attempts_are_forgotten_and_their_requests_stay_but_those_that_were_ending(table: RequestTable) -> None:
+    active, other, ending = (request(table) for _ in range(3))
+    for uid, each in enumerate((active, other, ending), 1):
+        table.begin(uid, each, [0, 1], LOAD)
+    table.leave(1, 0)
+    ending.ending = True
+    assert table.lose([1, 3]) == [(1, active, [1]), (3, ending, [0, 1])]
+    assert table.find(1) is None
+    assert table.find(2) is other
+    assert set(table) == {active, other}
 
 
 def test_a_release_takes_the_request_and_its_attempts(table: RequestTable, released: list[int]) -> None:

@@ -254,6 +254,10 @@ class Sharing(Protocol):
     #: decode rests between its steps while others have work: without it they would not get at the hardware
     rests: bool
 
+    @property
+    def apart(self) -> bool:
+        """Whether a worker's end leaves the others' work as it is, so that it can be replaced alone."""
+
     def start(self) -> None:
         """Begin to share, before there are workers, or anew after all have ended; in the engine, as `stop`.
 

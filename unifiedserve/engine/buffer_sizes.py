@@ -74,6 +74,7 @@ def plan_layout(
         },
         instances=tuple(instance.name for instance in placement.instances),
         state_pages=kv.state_pages,
+        sequences=config.scheduling.max_running,
     )
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from unifiedserve.config import EngineConfig
 from unifiedserve.engine.checkpoint import load_checkpoint
 from unifiedserve.engine.health import Health
+from unifiedserve.engine.loop_watch import LoopWatch
 from unifiedserve.engine.observation import Observation
 from unifiedserve.engine.recovery import Recovery
 from unifiedserve.engine.role_balance import RoleWatch, waiting_work
@@ -25,7 +26,7 @@ from unifiedserve.engine.workers import WorkerEvents, Workers
 from unifiedserve.errors import ConfigError, RequestError
 from unifiedserve.messages.api import Delta, GenerateRequest
 from unifiedserve.messages.seen import RequestPlan
-from unifiedserve.messages.wire import Message, Ready, Unfit
+from unifiedserve.messages.wire import Ended, Heard, Message, Ready, Unfit
 from unifiedserve.models.base import Processor
 from unifiedserve.models.default import DEFAULT_MODEL
 from unifiedserve.observe.live import Live
@@ -59,6 +60,7 @@ class Engine:
             self.roles, self._health, self._watching.timeline, self.wait_for, self._changed.set
         )
         self._role_watch: RoleWatch | None = None
+        self._loop_watch: LoopWatch | None = None
         self.observation = Observation(self._health, self.roles, self._watching.timeline, lambda: self._running)
 
     # The model
@@ -99,6 +101,8 @@ class Engine:
         self._health.worker_lost()
         if self._role_watch is not None:
             self._role_watch.close()
+        if self._loop_watch is not None:
+            self._loop_watch.close()
         self._role_changes.cancel()
         self.fail_all("the server is shutting down")
         if self._running is not None:
@@ -204,6 +208,8 @@ class Engine:
         await self._health.wait_decided(self.config.machine.startup_timeout)
         if self._health.fatal:
             raise ConfigError(self._health.fatal)
+        self._recovery.begin_watch(workers)
+        self._loop_watch = LoopWatch()
         if self.config.machine.roles == "auto":
             self._role_watch = self._watch_roles(self._running)
 
@@ -233,12 +239,19 @@ class Engine:
                 self._worker_ready(message)
             case Unfit():
                 self.fail_all(message.reason)
+            case Ended(instance, code, generation):
+                self._worker_ended(instance, code, generation)
+            case Heard():
+                self._recovery.heard(message)
             case _:
                 self._started.messages.handle(message)
 
     def _worker_ready(self, message: Ready) -> None:
+        if self._running and message.incarnation != self._running.workers.incarnation(message.instance):
+            return  # it has died since
         begin_step(f"warming up the workers ({message.instance} is ready)")
         self._role_changes.worker_ready(message)
+        self.roles.come_back(message.instance)
         try:
             self._health.worker_ready(message)
         except ConfigError as error:

@@ -21,7 +21,7 @@ from unifiedserve.engine.weight_source import bytes_by_memory, wanted_by, weight
 from unifiedserve.memory.numa_policy import near_node
 from unifiedserve.memory.shared import EngineLayout, PoolSize, SharedMemory, create_pages, free
 from unifiedserve.memory.tensors import Tensors
-from unifiedserve.memory.weights import create_weights, write_weights
+from unifiedserve.memory.weights import create_weights, sum_in_host, write_weights
 from unifiedserve.models.base import Processor
 from unifiedserve.observe.start import begin_step
 
@@ -92,6 +92,10 @@ class EngineMemory:
         pools_id = (before.layout.pools_id or before.layout.engine_id) if keeps else own
         layout = msgspec.structs.replace(self._layout, engine_id=own, pools_id=pools_id)
         self.shared = SharedMemory.create(layout, self._pages, pools)
+
+    def sum_weights(self) -> list[int]:
+        """Return a sum over the bytes of each copy of the weights that is in host memory, to be compared later."""
+        return [sum_in_host(weights) for weights in self._weights if weights.place == "host"]
 
     def load_again(self, model_dir: Path) -> None:
         """Write the weights anew, while nobody reads them. Raises ConfigError if the checkpoint cannot be read."""

@@ -19,6 +19,7 @@ class Health:
         self.target_between_tokens: float | None = None  # seconds; known when the workers are up
         self._instances = frozenset(instance.name for instance in config.machine.workers.instances)
         self._ready: set[str] = set()
+        self._changed = asyncio.Event()  # replaced whenever a worker has come up, or the end has come
         self._decided = asyncio.Event()  # the workers are up, or never will be
         self._ended = asyncio.Event()
 
@@ -27,22 +28,33 @@ class Health:
         """Whether the workers are up, or never will be."""
         return self._decided.is_set()
 
+    @property
+    def has_pools(self) -> bool:
+        """Whether the workers' pools are there to stay: they do while one worker is replaced."""
+        return self.decided and not self.fatal
+
     def worker_ready(self, message: Ready) -> None:
         """Note that a worker is up. Raises ConfigError if streams cannot hold their target with it."""
         if message.decode_step is not None:
             self._set_target(message.decode_step)
         self.weights_sum = message.weights_sum if self.weights_sum is None else self.weights_sum
         self._ready.add(message.instance)
+        self._tell()
         if self._ready == self._instances:
             self.healthy = True
             self._decided.set()
 
-    def worker_lost(self) -> None:
-        """Note that a worker died."""
+    def is_up(self, instance: str) -> bool:
+        """Tell whether the worker of an instance has started, and lives as far as is known."""
+        return instance in self._ready
+
+    def worker_lost(self, instance: str = "") -> None:
+        """Note that a worker died, or that none is wanted any more."""
+        self._ready.discard(instance)
         self.healthy = False
 
     def restarting(self) -> None:
-        """Wait for all workers anew."""
+        """Wait for all workers anew: the pools are replaced, too."""
         self._ready.clear()
         self._decided.clear()
 
@@ -51,6 +63,7 @@ class Health:
         self.fatal = self.fatal or reason
         self._decided.set()
         self._ended.set()
+        self._tell()
 
     async def wait_ended(self) -> str:
         """Return why the engine serves nothing any more, once it does not."""
@@ -67,6 +80,19 @@ class Health:
         await self._decided.wait()
         self.check()
 
+    async def wait_up(self, instance: str, seconds: float) -> None:
+        """Return when the worker of an instance has started. Raises ConfigError if that takes longer than `seconds`,
+        or if the engine serves nothing any more.
+        """
+        try:
+            async with asyncio.timeout(seconds):
+                while not (self.fatal or self.is_up(instance)):
+                    await self._changed.wait()
+        except TimeoutError as error:
+            raise ConfigError(f"worker {instance} was not ready after {seconds:g} s") from error
+        if self.fatal:
+            raise ConfigError(self.fatal)
+
     async def wait_decided(self, seconds: float) -> None:
         """Return when the workers are up, or never will be. Raises ConfigError if that takes longer than `seconds`."""
         try:
@@ -75,6 +101,10 @@ class Health:
         except TimeoutError as error:
             waiting = ", ".join(sorted(self._instances - self._ready))
             raise ConfigError(f"workers {waiting} were not ready after {seconds:g} s") from error
+
+    def _tell(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
     def _set_target(self, decode_step: float) -> None:
         if self.target_between_tokens is None:  # the engine starts: later it makes do with what there is

@@ -5,6 +5,7 @@ import queue
 import threading
 from collections.abc import Callable
 
+from ipc_buffers import MessageQueue
 from unifiedserve.errors import RequestError
 from unifiedserve.memory.shared import ENGINE_INBOX, SharedMemory
 from unifiedserve.messages.wire import Message, Shutdown, pack, unpack
@@ -29,7 +30,7 @@ class Link:
         self._on_messages = on_messages
         self._on_failure = on_failure
         self._closing = False
-        self._outgoing: queue.SimpleQueue[tuple[str, bytes] | None] = queue.SimpleQueue()
+        self._outgoing: queue.SimpleQueue[tuple[str, MessageQueue, bytes] | None] = queue.SimpleQueue()
         self._threads = [
             threading.Thread(target=self._guarded, args=(loop,), name=loop.__name__, daemon=True)
             for loop in (self._send_all, self._listen)
@@ -39,11 +40,11 @@ class Link:
 
     def send(self, instance: str, message: Message) -> None:
         """Queue a message for an instance. Raises RequestError for one that is too large for its inbox."""
-        data = pack(message)
-        limit = self._memory.inboxes[instance].max_message
+        data, inbox = pack(message), self._memory.inboxes[instance]
+        limit = inbox.max_message
         if len(data) > limit:
             raise RequestError(f"the request takes {len(data)} bytes without its media; at most {limit} are possible")
-        self._outgoing.put((instance, data))
+        self._outgoing.put((instance, inbox, data))
 
     def close(self) -> None:
         """Stop both threads; what has not been sent is dropped. Safe to call twice."""
@@ -66,10 +67,11 @@ class Link:
         while (item := self._outgoing.get()) is not None:
             self._send(*item)
 
-    def _send(self, instance: str, data: bytes) -> None:
-        while not self._closing:
+    def _send(self, instance: str, inbox: MessageQueue, data: bytes) -> None:
+        """Send to an instance, unless its worker has died since: what was for that is not for the next one."""
+        while not self._closing and inbox is self._memory.inboxes[instance]:
             try:
-                self._memory.inboxes[instance].send(data, timeout=0.5)
+                inbox.send(data, timeout=0.5)
             except TimeoutError:
                 continue  # the worker is behind: wait for it, unless we are told to stop
             return

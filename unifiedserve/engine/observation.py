@@ -120,4 +120,4 @@ class Observation:
 
     def _memory(self) -> SharedMemory | None:
         running = self._running()
-        return running.workers.memory if running and self._health.healthy else None
+        return running.workers.memory if running and self._health.has_pools else None

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from unifiedserve.engine.health import Health
 from unifiedserve.engine.roles import Roles
@@ -23,8 +24,8 @@ class RoleChanges:
 
     Others of its memory decode what it was to decode, and it waits for no stream that it only prefilled or encoded for.
 
-    A worker that dies meanwhile, this one or another, has all restarted with the stages that were wanted last, as
-    `Roles.restart` notes: then there is nothing left to do here.
+    A worker that dies meanwhile is replaced, and told again who decodes in its place. Where all have to be restarted, that
+    is with the stages that were wanted last, as `Roles.restart` notes: then there is nothing left to do here.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class RoleChanges:
         self._wait_for = wait_for
         self._on_change = on_change
         self._ready: set[str] = set()  # new workers that are up
+        self._draining: dict[str, Callable[[], None]] = {}  # how each is told to hand over what it decodes
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, running: Running, instance: str, stages: str) -> None:
@@ -54,6 +56,8 @@ class RoleChanges:
     def worker_ready(self, message: Ready) -> None:
         """Note that a worker is up."""
         self._ready.add(message.instance)
+        if hand_over := self._draining.get(message.instance):
+            hand_over()  # its predecessor was told, and died
 
     def cancel(self) -> None:
         """Stop what is under way."""
@@ -62,10 +66,10 @@ class RoleChanges:
 
     async def _carry_out(self, running: Running, change: RoleChange) -> None:
         name = change.after.name
-        if heirs := self._roles.heirs(change):
-            for host in {name, *self._roles.placement.hosts(Stage.PREFILL)}:
-                running.workers.send(host, HandOver(name, heirs))
+        self._draining[name] = hand_over = partial(self._hand_over, running, change)
+        hand_over()
         await self._wait_for(lambda: not (self._roles.goes_on(change) and running.table.serves(name)))
+        del self._draining[name]
         if self._roles.goes_on(change):
             running.table.without(name)
         drained = time.monotonic()
@@ -76,6 +80,12 @@ class RoleChanges:
             self._timeline.role(RoleStep(change.after, "start", drained, time.monotonic()))
             self._roles.end(change)
             self._on_change()
+
+    def _hand_over(self, running: Running, change: RoleChange) -> None:
+        """Have others decode what an instance decodes, or was to decode, if any can."""
+        if heirs := self._roles.heirs(change):
+            for host in {change.after.name, *self._roles.placement.hosts(Stage.PREFILL)}:
+                running.workers.send(host, HandOver(change.after.name, heirs))
 
     def _leave(self, change: RoleChange) -> Placement | None:
         """Return the placement with the change, in which the new worker starts now; None if it is not to."""

@@ -12,7 +12,7 @@ from unifiedserve.engine.resources import check_sandbox
 from unifiedserve.errors import ConfigError, ErrorKind, RequestError
 from unifiedserve.memory.shared import MemoryLayout
 from unifiedserve.messages.seen import SeenInstance
-from unifiedserve.placement import ChangingPlacement, Instance, RoleChange, Stage, letters_of, stages_of
+from unifiedserve.placement import ChangingPlacement, Instance, Placement, RoleChange, Stage, letters_of, stages_of
 
 
 class Roles(ChangingPlacement):
@@ -21,6 +21,34 @@ class Roles(ChangingPlacement):
     def __init__(self, config: EngineConfig) -> None:
         super().__init__(config.machine.workers)
         self._config = config
+        self._absent: set[str] = set()
+
+    @property
+    def open(self) -> Placement:
+        """The placement without the instances that take no new requests."""
+        return super().open.without(self._absent)
+
+    @property
+    def settled(self) -> Placement | None:
+        """The placement; None while any instance changes, or is without a worker."""
+        return None if self._absent else super().settled
+
+    def restart(self) -> None:
+        """Note that all workers start anew, each with the stages that were wanted last."""
+        super().restart()
+        self._absent.clear()
+
+    def handles_media(self, name: str) -> bool:
+        """Tell whether an instance decodes or encodes media."""
+        return not {Stage.VISION, Stage.ENCODE}.isdisjoint(self._instance(name).stages)
+
+    def leave(self, name: str) -> None:
+        """Note that an instance has no worker: it takes no new requests."""
+        self._absent.add(name)
+
+    def come_back(self, name: str) -> None:
+        """Note that an instance has a worker again."""
+        self._absent.discard(name)
 
     def seen(self) -> list[SeenInstance]:
         """Return what clients are told of each instance."""

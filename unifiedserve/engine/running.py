@@ -88,5 +88,5 @@ def assemble(
         lifecycle=lifecycle,
         reports=reports,
         messages=WorkerMessages(placement, table, lifecycle, dispatch, reports, workers, metrics),
-        watchdog=Watchdog(config.machine.worker_timeout, workers, lambda: health.healthy, note_hang),
+        watchdog=Watchdog(config.machine.worker_timeout, workers, health.is_up, note_hang),
     )

@@ -4,10 +4,10 @@ import logging
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
-from ipc_buffers import ArenaError, remove_stale_arenas
+from ipc_buffers import ArenaError, MessageQueue, remove_stale_arenas
 from unifiedserve.config import EngineConfig
 from unifiedserve.device import Device, open_device, select_device
 from unifiedserve.engine.device_room import RoomError
@@ -19,9 +19,9 @@ from unifiedserve.engine.rehearsal import Footprint, rehearse, small_medium
 from unifiedserve.engine.resources import check_memories, check_packages, check_sandbox, check_threads
 from unifiedserve.engine.worker_processes import OnExit, WorkerProcesses
 from unifiedserve.errors import ConfigError
-from unifiedserve.memory.shared import EngineLayout, SharedMemory
+from unifiedserve.memory.shared import ENGINE_INBOX, EngineLayout, SharedMemory
 from unifiedserve.messages.media import MediaPlan
-from unifiedserve.messages.wire import Shutdown, pack
+from unifiedserve.messages.wire import Ended, Shutdown, pack
 from unifiedserve.models.base import Processor
 from unifiedserve.observe.start import begin_step
 from unifiedserve.placement import Instance, Placement
@@ -31,6 +31,7 @@ from unifiedserve.worker.spec import WorkerSpec
 
 _log = logging.getLogger(__name__)
 _TOKEN_BYTES = 32
+_PATIENCE_SECONDS = 5.0  # with an engine that reads no messages
 
 
 class Supervisor:
@@ -120,6 +121,20 @@ class Supervisor:
             _log.error("%s", error)
             on_exit(name, 1, self._memory.generation)
 
+    @property
+    def apart(self) -> bool:
+        """Whether a worker's end leaves the others' work as it is."""
+        return self._device.sharing.apart
+
+    def sum_weights(self) -> list[int]:
+        """Return a sum over the bytes of each copy of the weights in host memory; blocks while they are read."""
+        return self._memory.sum_weights()
+
+    def revive(self, name: str, placement: Placement, on_exit: OnExit, weights_sum: int | None) -> None:
+        """Start a worker in place of one that has died, over the same memory. Raises ConfigError if it cannot be."""
+        specs = self._specs(placement, weights_sum)
+        self._start([spec for spec in specs if spec.instance.name == name], on_exit)
+
     def restart(
         self,
         placement: Placement,
@@ -165,7 +180,8 @@ class Supervisor:
         return self._memory.arena_name(name)
 
     def _start(self, specs: Sequence[WorkerSpec], on_exit: OnExit) -> None:
-        self._workers.start(specs, self._device.sharing.environment, self._memory.generation, on_exit)
+        told = partial(_tell_in_order, self.memory.inboxes[ENGINE_INBOX], on_exit)
+        self._workers.start(specs, self._device.sharing.environment, self._memory.generation, told)
 
     def _specs(self, placement: Placement, weights_sum: int | None) -> list[WorkerSpec]:
         layout, dtype, share = self.memory.layout, self._memory.dtype, self._memory.share
@@ -206,3 +222,11 @@ class Supervisor:
     def _ask_to_end(self, instance: str) -> None:
         with suppress(TimeoutError):  # a full inbox means a stuck worker, which is killed
             self.memory.inboxes[instance].send(pack(Shutdown()), timeout=1.0)
+
+
+def _tell_in_order(inbox: MessageQueue, on_exit: OnExit, name: str, code: int, generation: int) -> None:
+    """Tell the engine of a worker's end behind all that the worker has sent, or at least at all."""
+    try:
+        inbox.send(pack(Ended(name, code, generation)), timeout=_PATIENCE_SECONDS)
+    except (TimeoutError, ArenaError):
+        on_exit(name, code, generation)

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from unifiedserve.engine.silence import Silence, Vitals
 from unifiedserve.engine.workers import Workers
@@ -16,10 +17,12 @@ _LOOKS = 10  # in the time that a worker may be silent
 class Watchdog:
     """Looks at all workers now and then. Belongs to the engine's event loop."""
 
-    def __init__(self, timeout: float, workers: Workers, up: Callable[[], bool], on_hang: Callable[[], None]) -> None:
+    def __init__(
+        self, timeout: float, workers: Workers, up: Callable[[str], bool], on_hang: Callable[[], None]
+    ) -> None:
         """Kill one of `workers` that is silent for `timeout` s, once `on_hang` returns.
 
-        While they are not `up`, only one that a signal has stopped counts as silent.
+        While one is not `up`, it only counts as silent if a signal has stopped it.
         """
         self._timeout = timeout
         self._workers = workers
@@ -45,7 +48,7 @@ class Watchdog:
         pids = self._workers.pids().items()
         self._silences = {worker: self._silences.get(worker, Silence(_LOOKS)) for worker in pids}
         for (instance, pid), silence in self._silences.items():
-            if self._up() or is_stopped(pid):
+            if self._up(instance) or is_stopped(pid):
                 silence.look(self._vitals(instance, pid))
             else:
                 silence.end()  # it starts: --startup-timeout bounds that
@@ -56,7 +59,7 @@ class Watchdog:
                 )  # fmt: skip
                 self._on_hang()
                 self._workers.kill(instance)
-                return  # all are replaced with it
+                silence.end()  # its successor is another process
 
     def _vitals(self, instance: str, pid: int) -> Vitals:
         pulses = self._workers.memory.pulses
@@ -64,7 +67,22 @@ class Watchdog:
 
 
 def processor_time(pid: int) -> int:
-    """Return the nanoseconds that a process has computed; 0 if it has ended."""
+    """Return the nanoseconds that a process has computed, and its children that live; 0 if it has ended.
+
+    A worker may wait long for a child that compiles what it needs on a GPU.
+    """
+    return sum(map(_own_time, [pid, *_children(pid)]))
+
+
+def _children(pid: int) -> list[int]:
+    """Return the processes that the first thread of one has started."""
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:  # it has ended, or the kernel does not tell
+        return []
+
+
+def _own_time(pid: int) -> int:
     try:
         return time.clock_gettime_ns((~pid << 3) | 2)  # the number of its clock, as clock_getcpuclockid makes it
     except OSError:

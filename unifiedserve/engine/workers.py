@@ -72,6 +72,10 @@ class Workers:
         """What starts processes that read media, for the engine and its workers."""
         return self._supervisor.nursery
 
+    def incarnation(self, instance: str) -> int:
+        """Return how often an instance's worker was replaced alone."""
+        return self.memory.layout.incarnation(instance)
+
     def arena_name(self, name: str) -> str:
         """Return a name for a further arena of this engine."""
         return self._supervisor.arena_name(name)
@@ -100,6 +104,24 @@ class Workers:
             await in_thread(self._supervisor.replace, name, placement, ask, self._events.exited, weights_sum)
             for other in placement.without([name]).instances:
                 self.send(other.name, Placed(placement, name))
+
+    @property
+    def apart(self) -> bool:
+        """Whether a worker's end leaves the others' work as it is."""
+        return self._supervisor.apart
+
+    async def sum_weights(self) -> list[int]:
+        """Return a sum over the bytes of each copy of the weights in host memory, while workers go on."""
+        return await in_thread(self._supervisor.sum_weights)
+
+    async def revive(self, name: str, placement: Callable[[], Placement | None], weights_sum: int | None) -> None:
+        """Start a worker in place of one that has died, over the same memory; raises ConfigError if it cannot be.
+
+        `placement` returns what it is one of, or None where all workers have been replaced meanwhile.
+        """
+        async with self._changing:
+            if (now := placement()) is not None:
+                await in_thread(self._supervisor.revive, name, now, self._events.exited, weights_sum)
 
     async def restart(
         self, placement: Placement, weights_sum: int | None = None, *, damaged: bool = False, keeps: bool = False

@@ -25,6 +25,7 @@ from unifiedserve.worker.spec import WorkerSpec
 from unifiedserve.worker.zygote_messages import (
     Exited,
     FromZygote,
+    Leave,
     Preload,
     Refused,
     Start,
@@ -145,6 +146,7 @@ class Zygote:
         """End it, and all its workers with it. Safe to call twice."""
         self._closing = True
         with suppress(OSError):
+            self._send(Leave())
             self._socket.shutdown(socket.SHUT_RDWR)
         self._thread.join()
 

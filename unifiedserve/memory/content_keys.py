@@ -35,6 +35,11 @@ class MediaTokens:
         self._keys = [key for key, _ in media]
         self._ends = list(accumulate(tokens for _, tokens in media))
 
+    @property
+    def keys(self) -> list[bytes]:
+        """The keys of the media."""
+        return self._keys
+
     def within(self, start: int, stop: int) -> list[bytes]:
         """Return the keys of the media that have tokens in [start, stop) of the prompt."""
         first, last = bisect_left(self._positions, start), bisect_left(self._positions, stop)

@@ -45,6 +45,12 @@ class Pulses:
             self._numbers[place] = uid
         self._numbers[start + _COUNT] = count
 
+    def leave(self, instance: str) -> None:
+        """Forget what a worker that has ended has told, for the next one of its instance."""
+        start = self._starts[instance]
+        for column in (_COUNT, _WAITS, _TURNS):
+            self._numbers[start + column] = 0
+
     def turns(self, instance: str) -> int:
         """Return how many turns a worker has begun."""
         return self._numbers[self._starts[instance] + _TURNS]

@@ -8,11 +8,14 @@ from ipc_buffers import Arena, Memory, MessageQueue, PagePool
 from unifiedserve.memory.integrity import check_pool
 from unifiedserve.memory.numa_policy import near_node
 from unifiedserve.memory.pulses import Pulses
+from unifiedserve.memory.sequence_tables import SequenceTables
 from unifiedserve.memory.status import Status
 from unifiedserve.placement import Network, Stage
 
 ENGINE_INBOX = "engine"
 _INBOX_BYTES = 8 << 20
+_MOST_TABLE_PAGES = 2048  # of a sequence; longer ones are prefilled again after a death
+_MOST_MESSAGES = 1024  # taken at once from an inbox that nobody reads any more
 
 PoolKey = tuple[str, str]  # a memory, and which of its pools
 
@@ -60,10 +63,24 @@ class EngineLayout(msgspec.Struct, frozen=True):
     instances: tuple[str, ...]
     state_pages: int = 0  # pages of the KV cache for each sequence's recurrent state
     pools_id: str = ""  # of the pools, which may be older than the queues; empty: as old
+    incarnations: dict[str, int] = {}  # how often each instance's worker was replaced alone, by its name
+    sequences: int = 0  # that an instance decodes at once
 
     def arena(self, name: str) -> str:
         """Return the name of an arena of this engine."""
         return f"{self.engine_id}-{name}"
+
+    def incarnation(self, instance: str) -> int:
+        """Return how often an instance's worker was replaced alone."""
+        return self.incarnations.get(instance, 0)
+
+    def inbox(self, name: str) -> str:
+        """Return the name of an inbox's arena: each incarnation of an instance has one of its own."""
+        return self.arena(f"inbox-{name}-{self.incarnation(name)}")
+
+    def reborn(self, instance: str, incarnation: int) -> "EngineLayout":
+        """Return the layout in which an instance has this incarnation."""
+        return msgspec.structs.replace(self, incarnations={**self.incarnations, instance: incarnation})
 
     def pool(self, key: PoolKey) -> str:
         """Return the name of a pool's arena."""
@@ -83,8 +100,14 @@ class EngineLayout(msgspec.Struct, frozen=True):
 
     @property
     def queue_bytes(self) -> int:
-        """The bytes of all queues, which are in host memory."""
-        return (1 + len(self.instances)) * _INBOX_BYTES
+        """The bytes of all queues and tables, which are in host memory."""
+        tables = SequenceTables.bytes(len(self.instances), self.sequences, self.table_pages)
+        return (1 + len(self.instances)) * _INBOX_BYTES + tables
+
+    @property
+    def table_pages(self) -> int:
+        """The most pages of a sequence whose page table is kept."""
+        return min(_MOST_TABLE_PAGES, max(memory.kv.pages for memory in self.memories.values()))
 
     def smallest(self, pool: str) -> tuple[str, PoolSize]:
         """Return the smallest pool of a name, behind the name of its memory."""
@@ -128,14 +151,17 @@ class SharedMemory:
         layout: EngineLayout,
         status: Arena,
         pulses: Arena,
+        sequences: Arena,
         pools: dict[PoolKey, PagePool],
         inboxes: dict[str, MessageQueue],
     ) -> None:
         self.layout = layout
         self.status = Status(status, layout.instances, list(layout.memories))
         self.pulses = Pulses(pulses, layout.instances)
+        self.sequences = SequenceTables(sequences, layout.instances, layout.sequences, layout.table_pages)
         self.pools = pools
         self.inboxes = inboxes
+        self._abandoned: list[MessageQueue] = []
 
     @classmethod
     def create(
@@ -145,14 +171,20 @@ class SharedMemory:
 
         Raises ipc_buffers.ArenaError with the sizes, and leaves nothing, if they do not fit.
         """
-        status = Status.create(layout.arena("status"), layout.instances, list(layout.memories))
-        memory = cls(layout, status, Pulses.create(layout.arena("pulses"), layout.instances), {}, {})
+        memory = cls(
+            layout,
+            Status.create(layout.arena("status"), layout.instances, list(layout.memories)),
+            Pulses.create(layout.arena("pulses"), layout.instances),
+            SequenceTables.create(layout.arena("sequences"), layout.instances, layout.sequences, layout.table_pages),
+            {},
+            {},
+        )
         try:
             for key, size in layout.pools.items():
                 kept = pools[key] if pools else None
                 memory.pools[key] = kept or PagePool.over(layout.pool(key), pages[key], size.page_bytes)
             for name in (ENGINE_INBOX, *layout.instances):
-                memory.inboxes[name] = MessageQueue.create(layout.arena(f"inbox-{name}"), _INBOX_BYTES)
+                memory.inboxes[name] = MessageQueue.create(layout.inbox(name), _INBOX_BYTES)
         except BaseException:
             memory.unlink()
             raise
@@ -165,8 +197,9 @@ class SharedMemory:
             layout,
             Arena.attach(layout.arena("status")),
             Arena.attach(layout.arena("pulses")),
+            Arena.attach(layout.arena("sequences")),
             {key: PagePool.attach(layout.pool(key)) for key in layout.pools if key[0] in memories},
-            {name: MessageQueue.attach(layout.arena(f"inbox-{name}")) for name in (ENGINE_INBOX, *layout.instances)},
+            {name: MessageQueue.attach(layout.inbox(name)) for name in (ENGINE_INBOX, *layout.instances)},
         )
 
     def of(self, memory: str) -> dict[str, PagePool]:
@@ -177,9 +210,57 @@ class SharedMemory:
         """Return the pools of a name, by memory."""
         return {memory: each for (memory, name), each in self.pools.items() if name == pool}
 
-    def reclaim(self, uid: int) -> int:
-        """Free every page that is still tagged with a request, and return how many there were."""
-        return sum(pool.reclaim(request=uid) for pool in self.pools.values())
+    def reclaim(self, uid: int, number: int | None = None) -> int:
+        """Free every page that is still tagged with a request, and return how many there were.
+
+        If there is a `number`, only pages that this instance took.
+        """
+        return sum(pool.reclaim(request=uid, instance=number) for pool in self.pools.values())
+
+    def reclaim_in(self, memory: str, uid: int, *, spared: str) -> None:
+        """Free the pages of a memory that are tagged with a request, but those that the instance `spared` took."""
+        numbers = {self.number(instance) for instance in self.layout.instances} - {self.number(spared)}
+        for pool in self.of(memory).values():
+            for number in numbers:
+                pool.reclaim(request=uid, instance=number)
+
+    def requests(self) -> set[int]:
+        """Return the requests that pages are tagged with."""
+        return {uid for pool in self.pools.values() for uid in pool.requests()}
+
+    def number(self, instance: str) -> int:
+        """Return the number that tags the pages which an instance takes."""
+        return 1 + self.layout.instances.index(instance)
+
+    def bear_anew(self, instance: str) -> int:
+        """Begin the next incarnation of an instance whose worker has died, and return its number.
+
+        What lies in its inbox is lost with it, and whoever waits for room there goes on. Raises ArenaError if there is
+        no memory for another inbox.
+        """
+        incarnation = self.layout.incarnation(instance) + 1
+        layout = self.layout.reborn(instance, incarnation)
+        inbox = MessageQueue.create(layout.inbox(instance), _INBOX_BYTES)
+        self._abandoned.append(self.inboxes[instance])
+        self.layout, self.inboxes[instance] = layout, inbox
+        while self._abandoned[-1].receive_many(_MOST_MESSAGES, timeout=0):
+            continue
+        self.status.leave(instance)
+        self.pulses.leave(instance)
+        return incarnation
+
+    def follow(self, instance: str, incarnation: int) -> None:
+        """Send to this incarnation of an instance from now on, if that is a later one."""
+        if incarnation > self.layout.incarnation(instance):
+            self.layout = self.layout.reborn(instance, incarnation)
+            self.inboxes[instance] = MessageQueue.attach(self.layout.inbox(instance))
+
+    def remove_abandoned(self) -> None:
+        """Remove the inboxes of workers that have died, when nobody attaches to them any more."""
+        abandoned, self._abandoned = self._abandoned, []
+        for inbox in abandoned:
+            inbox.close()
+            inbox.unlink()
 
     def check_integrity(self) -> None:
         """Raise PoolError if any pool is not as it must be while no request is in flight."""
@@ -198,8 +279,10 @@ class SharedMemory:
         parts: list[Arena | PagePool | MessageQueue] = [
             self.status.arena,
             self.pulses.arena,
+            self.sequences.arena,
             *self.pools.values(),
             *self.inboxes.values(),
+            *self._abandoned,
         ]
         for part in parts:
             part.close()

@@ -122,9 +122,15 @@ class Status:
             for memory in self._memories:
                 self.set_first(instance, stage, memory, None)
 
+    def owes_nothing(self, instance: str) -> None:
+        """Have an instance whose worker has died have nothing to encode, when nobody gives it anything any more."""
+        self._numbers[self._index(instance, Stage.ENCODE, _ENCODED)] = self._given_to(instance)
+
     def _pending(self, encoder: str) -> int:
-        given = sum(self._numbers[self._given(sender, encoder)] for sender in self._instances)
-        return given - self._numbers[self._index(encoder, Stage.ENCODE, _ENCODED)]
+        return self._given_to(encoder) - self._numbers[self._index(encoder, Stage.ENCODE, _ENCODED)]
+
+    def _given_to(self, encoder: str) -> int:
+        return sum(self._numbers[self._given(sender, encoder)] for sender in self._instances)
 
     def _given(self, sender: str, receiver: str) -> int:
         rows = len(self._instances) * len(_STAGES) * _COLUMNS

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -125,9 +126,24 @@ def sum_weights(name: str, device: Device) -> int:
     return int(words + data[len(data) // 8 * 8 :].sum())
 
 
+def sum_in_host(weights: Memory) -> int:
+    """Return a sum over all bytes of weights in host memory, modulo 2**64: another one tells of damage.
+
+    Takes as long as it takes to read them, mostly without the GIL.
+    """
+    data = CPU.view(weights).numpy()
+    words = data[: len(data) // 8 * 8].view(np.uint64)
+    return (int(np.add.reduce(words)) + int(data[len(data) // 8 * 8 :].sum())) % 2**64
+
+
 def attach_weights(name: str, device: Device = CPU) -> dict[str, Tensor]:
-    """Map the tensors of a memory made by `store_weights`; they keep it mapped, and must not be written."""
+    """Map the tensors of a memory made by `store_weights`; they keep it mapped.
+
+    They must not be written: in host memory that ends the process, before it can do harm to others.
+    """
     memory = Memory.attach(name)
+    if memory.place == "host":
+        memory.protect()
     data = device.view(memory)
     return {name: _view(data, entry) for name, entry in _entries(memory).items()}
 

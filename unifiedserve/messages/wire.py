@@ -250,6 +250,57 @@ class Placed(msgspec.Struct, tag=True):
     changed: str
 
 
+class Reborn(msgspec.Struct, tag=True):
+    """The worker of an instance has died: what is sent to it from now on goes to its next incarnation.
+
+    To be answered by `Heard`, with the number.
+    """
+
+    number: int
+    instance: str
+    incarnation: int
+
+
+class Forget(msgspec.Struct, tag=True):
+    """Drop what `stage` holds of these attempts, which ended with another worker; nothing is passed on.
+
+    To be answered by `Heard`, with the number.
+    """
+
+    number: int
+    stage: Stage
+    uids: list[int]
+
+
+class Count(msgspec.Struct, tag=True):
+    """Count the references that `stage` holds of pages which several requests share.
+
+    To be answered by `Heard`, with the number.
+    """
+
+    number: int
+    stage: Stage
+
+
+class Heard(msgspec.Struct, tag=True):
+    """An instance has done what a message of this number asks for; what it sent before has been sent.
+
+    Where it was asked to count, `shared` has its references, by pool and page.
+    """
+
+    number: int
+    instance: str
+    shared: dict[str, dict[int, int]] = {}
+
+
+class Ended(msgspec.Struct, tag=True):
+    """A worker of this generation has ended with a code; it comes behind all that the worker sent to the engine."""
+
+    instance: str
+    code: int
+    generation: int
+
+
 class Shutdown(msgspec.Struct, tag=True):
     """Leave the loop."""
 
@@ -278,6 +329,7 @@ class Ready(msgspec.Struct, tag=True):
     instance: str
     decode_step: float | None = None
     weights_sum: int | None = None
+    incarnation: int = 0
 
 
 class Unfit(msgspec.Struct, tag=True):
@@ -418,6 +470,11 @@ Message = (
     | PagesFreed
     | OutputReady
     | Placed
+    | Reborn
+    | Forget
+    | Count
+    | Heard
+    | Ended
     | Shutdown
     | Ready
     | Unfit

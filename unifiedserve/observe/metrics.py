@@ -68,9 +68,7 @@ class Metrics:
         self._prompt_tokens = self._counter("prompt_tokens_total", "Prompt tokens of finished requests")
         self._generated_tokens = self._counter("generation_tokens_total", "Tokens generated")
         self._preempted = self._counter("num_preemptions_total", "Sequences preempted for want of KV pages")
-        self._restarted = self._counter(
-            "worker_restarts_total", "Times that all workers were replaced because one had died"
-        )
+        self._restarted = self._counter("worker_restarts_total", "Workers that died and were replaced")
         self._hung = self._counter("worker_hangs_total", "Workers that showed no sign of life and were replaced")
         self._lookups = {
             "kv": (

@@ -76,7 +76,7 @@ def build_lanes(
     """
     stages = frozenset(spec.instance.stages)
     lanes: list[Lane] = []
-    ready = Ready(spec.instance.name)
+    ready = Ready(spec.instance.name, incarnation=spec.layout.incarnation(spec.instance.name))
     if Stage.VISION in stages:
         lanes.append(_vision_lane(spec, memory, device, port, reading, log))
     if stages - {Stage.VISION}:
@@ -152,7 +152,16 @@ def _language_lane(
     speculation = _speculation(spec.config.scheduling.speculative_tokens, model)
     pages = PatchPages(patches, memory.status, spec.instance.name)
     stages = LanguageStages.build(
-        model, pages, visual, sampler, spec.instance.name, spec.number, speculation, decoder, port.elsewhere
+        model,
+        pages,
+        visual,
+        sampler,
+        spec.instance.name,
+        spec.number,
+        speculation,
+        decoder,
+        port.elsewhere,
+        memory.sequences.of(spec.instance.name),
     )
     decode_step = measure_lone_step(model, stages.decode) if generates else None
     grammars.start()  # not beside the measurement

@@ -1,5 +1,6 @@
 """A lane: stages that take turns in one worker's loop (vision, or the language stages)."""
 
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from unifiedserve.messages.wire import Abort, Message
@@ -20,6 +21,12 @@ class Lane(Protocol):
 
     def drop(self, abort: Abort) -> None:
         """Release what the stage that `abort` names, if it is in this lane, holds of its request."""
+
+    def held(self, stage: Stage) -> Mapping[str, Sequence[int]]:
+        """Return the pages that a stage holds, by pool: each as often as it holds a reference.
+
+        Pages are left out that no other request can share yet.
+        """
 
     def counts(self) -> dict[Stage, tuple[int, int]]:
         """Return how many requests run and wait in each stage."""

@@ -7,13 +7,15 @@ the requests.
 import os
 import socket
 import time
+from collections import Counter
 
 from unifiedserve.device import Device, open_device
 from unifiedserve.errors import ConfigError
 from unifiedserve.heap import give_back_at_rest
 from unifiedserve.memory.shared import SharedMemory
-from unifiedserve.messages.wire import Abort, Message, Placed, Shutdown, Unfit, unpack
+from unifiedserve.messages.wire import Abort, Count, Forget, Message, Placed, Reborn, Shutdown, Unfit, unpack
 from unifiedserve.observe.logs import log_of_worker
+from unifiedserve.placement import Route
 from unifiedserve.reading.jobs import Setup
 from unifiedserve.reading.keeper import LentNursery
 from unifiedserve.reading.readers import Readers, Reading
@@ -66,10 +68,18 @@ class Worker:
             if isinstance(message, Shutdown):
                 self._serving = False
                 return AT_ONCE
-            if isinstance(message, Placed):
-                self._port.placed(message)
-            else:
-                self._accept(message)
+            match message:
+                case Placed():
+                    self._port.placed(message)
+                case Reborn():
+                    self._memory.follow(message.instance, message.incarnation)
+                    self._port.reborn(message)
+                case Forget():
+                    self._forget(message)
+                case Count():
+                    self._count(message)
+                case _:
+                    self._accept(message)
         self._deliver()
         return self._step()
 
@@ -88,6 +98,23 @@ class Worker:
         for lane in self._lanes:
             lane.drop(message)
         self._port.outbox.pass_on(message)
+
+    def _forget(self, message: Forget) -> None:
+        """Drop what ended with another worker."""
+        for uid in message.uids:
+            for lane in self._lanes:
+                lane.drop(Abort(uid, Route(), stage=message.stage))
+        self._port.outbox.forget(message.uids)
+        self._port.outbox.heard(message.number)
+
+    def _count(self, message: Count) -> None:
+        """Count what is held of pages that several requests share."""
+        shared: dict[str, dict[int, int]] = {}
+        for lane in self._lanes:
+            for name, pages in lane.held(message.stage).items():
+                several = set(self._memory.of(self._port.memory)[name].shared()[0].tolist())
+                shared[name] = Counter(page for page in pages if page in several)
+        self._port.outbox.heard(message.number, shared)
 
     def _deliver(self) -> bool:
         """Take in what the stages here have sent to each other; return whether there was anything."""

@@ -1,7 +1,8 @@
 """What a worker sends: to stages, here or in other workers, and to the engine."""
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 
 from ipc_buffers import Bell, MessageQueue
 from unifiedserve.errors import ErrorKind
@@ -10,6 +11,7 @@ from unifiedserve.messages.wire import (
     Abort,
     Drained,
     Failed,
+    Heard,
     Message,
     OutputReady,
     PagesFreed,
@@ -84,6 +86,17 @@ class Outbox:
     def to_engine(self, message: Message) -> None:
         """Send to the engine."""
         self._put(ENGINE_INBOX, message)
+
+    def heard(self, number: int, shared: dict[str, dict[int, int]] | None = None) -> None:
+        """Answer the engine's message of this number, maybe with references by pool and page."""
+        self.to_engine(Heard(number, self._instance, shared or {}))
+
+    def forget(self, uids: Collection[int]) -> None:
+        """Forget the aborts of these attempts, and who decodes them: they ended otherwise."""
+        for key in [key for key in self._joining if key[0] in uids]:
+            del self._joining[key]
+        for uid in uids:
+            self._heirs.pop(uid, None)
 
     def fail(self, uids: Iterable[int], message: str, kind: ErrorKind, param: str | None = None) -> None:
         """Tell the engine that these requests cannot go on."""

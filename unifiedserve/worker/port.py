@@ -8,7 +8,7 @@ from unifiedserve.memory.pulses import Pulses
 from unifiedserve.memory.shared import SharedMemory
 from unifiedserve.memory.status import Status
 from unifiedserve.messages.ticket import Place
-from unifiedserve.messages.wire import PagesFreed, Placed
+from unifiedserve.messages.wire import PagesFreed, Placed, Reborn
 from unifiedserve.placement import Instance, Placement, Stage
 from unifiedserve.scheduling.turn import Neighbours, Tells
 from unifiedserve.worker.outbox import Outbox
@@ -78,6 +78,11 @@ class Port(NamedTuple):
         self.outbox.placed(placed.placement)
         self.neighbours.placed(placed.placement)
         self.outbox.send(placed.changed, PagesFreed())
+
+    def reborn(self, reborn: Reborn) -> None:
+        """Note that another worker is an instance from now on, and have it look for pages, as in `placed`."""
+        self.outbox.send(reborn.instance, PagesFreed())
+        self.outbox.heard(reborn.number)
 
     def used(self, stage: Stage, pages: int, memory: str = "") -> None:
         """Tell how many pages of the stage's buffer are in use now, in its own memory or another one."""

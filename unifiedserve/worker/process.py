@@ -26,7 +26,12 @@ def prepare_interpreter() -> None:
 
 def end_with_parent() -> None:
     """Have the kernel kill this process when its parent, or the thread of it that started it, ends."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal_parents_end(signal.SIGKILL)
+
+
+def signal_parents_end(number: signal.Signals) -> None:
+    """Have the kernel send this process a signal when its parent, or the thread of it that started it, ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
 
 
 def rename(name: str) -> None:

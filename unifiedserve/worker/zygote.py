@@ -1,13 +1,15 @@
 """The zygote: a process that has imported all that workers need, and forks one in milliseconds when asked.
 
 `python -m unifiedserve.worker.zygote FD` talks with the engine over a socket of packets that it inherits as
-descriptor FD (worker/zygote_messages.py). It ends, and its workers with it, when the engine's process does.
+descriptor FD (worker/zygote_messages.py). It ends, and its workers with it, when the engine's process does; if that was
+killed, it removes the shared memory that is left of it before.
 It should stay a process of one thread that never touched a GPU, because threads and CUDA do not survive a fork. Where
 an import starts a thread or opens a GPU, each worker gets an interpreter of its own, which imports again.
 """
 
 import gc
 import os
+import select
 import selectors
 import signal
 import socket
@@ -20,14 +22,26 @@ from typing import NoReturn
 
 import msgspec
 
+from ipc_buffers import remove_stale_arenas
 from unifiedserve.messages.layouts import decode_layout
 from unifiedserve.models.registry import preload
 from unifiedserve.worker.fork_obstacles import fork_obstacles
 from unifiedserve.worker.new_interpreter import start_interpreter
-from unifiedserve.worker.process import become_worker, end_with_parent, prepare_interpreter, rename
-from unifiedserve.worker.zygote_messages import Exited, FromZygote, Preload, Refused, Start, Started, ToZygote, receive
+from unifiedserve.worker.process import become_worker, prepare_interpreter, rename, signal_parents_end
+from unifiedserve.worker.zygote_messages import (
+    Exited,
+    FromZygote,
+    Leave,
+    Preload,
+    Refused,
+    Start,
+    Started,
+    ToZygote,
+    receive,
+)
 
 _STDERR = 2
+_LAST_MILLISECONDS = 5000  # for an engine whose socket is closed to be gone
 
 
 class Zygote:
@@ -35,17 +49,18 @@ class Zygote:
 
     def __init__(self, engine: socket.socket) -> None:
         self._engine = engine
+        self._left = False
         self._selector = selectors.DefaultSelector()
         self._selector.register(engine, selectors.EVENT_READ)
 
-    def serve(self) -> None:
-        """Serve until the engine closes its end of the socket."""
+    def serve(self) -> bool:
+        """Serve until the engine closes its end of the socket; return whether it took its leave before."""
         while True:
             for key, _ in self._selector.select():
                 if key.fileobj is not self._engine:
                     self._report_exit(key.fd, *key.data)
                 elif not self._handle_request():
-                    return
+                    return self._left
 
     def _handle_request(self) -> bool:
         """Answer a request, and return whether there was one: False once the engine is gone."""
@@ -55,6 +70,8 @@ class Zygote:
         match msgspec.msgpack.decode(data, type=ToZygote, dec_hook=decode_layout):
             case Preload(model_dir):
                 _preload(model_dir)
+            case Leave():
+                self._left = True
             case Start() as request:
                 self._start(*_with_nursery(request, descriptors))
         for descriptor in descriptors:
@@ -138,6 +155,18 @@ def _with_nursery(request: Start, descriptors: list[int]) -> tuple[Start, list[i
     return msgspec.structs.replace(request, spec=spec), others
 
 
+def _clean_up(parent: int) -> None:
+    """Remove the shared memory of engines that have been killed, once the parent is one of them.
+
+    One that lives has closed the socket, and sees to its own.
+    """
+    with suppress(ProcessLookupError):  # it is gone altogether
+        ended = select.poll()
+        ended.register(os.pidfd_open(parent), select.POLLIN)
+        ended.poll(_LAST_MILLISECONDS)
+    remove_stale_arenas()
+
+
 def _ignore_signals() -> None:
     """Leave what reaches the whole group, as Ctrl-C does, to the engine: it sends Shutdown to the workers."""
     ours = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
@@ -148,11 +177,14 @@ def _ignore_signals() -> None:
 
 def main() -> None:
     """Run the process."""
-    end_with_parent()
+    parent = os.getppid()
+    signal_parents_end(signal.SIGCONT)  # so that it sees it, even if a signal has stopped it
     _ignore_signals()
     rename("us:zygote")
     prepare_interpreter()
-    Zygote(socket.socket(fileno=int(sys.argv[1]))).serve()
+    left = Zygote(socket.socket(fileno=int(sys.argv[1]))).serve()
+    if not left:
+        _clean_up(parent)
     os._exit(0)  # at once: somebody waits
 
 

@@ -16,6 +16,10 @@ class Preload(msgspec.Struct, frozen=True, tag=True):
     model_dir: str  # absolute
 
 
+class Leave(msgspec.Struct, frozen=True, tag=True):
+    """Request to end: the engine goes on, or cleans up itself."""
+
+
 class Start(msgspec.Struct, frozen=True, tag=True):
     """Request for a worker, which starts in `directory` with `environment` added to the zygote's.
 
@@ -51,7 +55,7 @@ class Exited(msgspec.Struct, frozen=True, tag=True):
     code: int
 
 
-ToZygote = Preload | Start
+ToZygote = Preload | Leave | Start
 FromZygote = Started | Refused | Exited
 
 

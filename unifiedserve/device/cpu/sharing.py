@@ -13,6 +13,7 @@ class NiceSharing:
     """Decoding goes first (see `Instance.nice`), and leaves the cores again between its steps."""
 
     rests = True
+    apart = True
 
     def start(self) -> None:
         """Do nothing: the kernel is there."""

@@ -24,6 +24,11 @@ class TimeSlices:
 
     rests = False
 
+    @property
+    def apart(self) -> bool:
+        """Tell that it does: each process has a context of its own."""
+        return True
+
     def start(self) -> None:
         """Do nothing."""
 
@@ -53,6 +58,11 @@ class Mps(TimeSlices):
         self._threads = config.machine.threads_of
         self._memory = config.machine.memory_limits_of
         self._daemon: MpsDaemon | None = None
+
+    @property
+    def apart(self) -> bool:
+        """Tell whether no daemon serves the workers: a fault of one of its clients ends all."""
+        return self._daemon is None
 
     def start(self) -> None:
         """Start the daemon, a new one if there was one already. Raises ConfigError if MPS is required and cannot be."""

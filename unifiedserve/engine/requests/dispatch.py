@@ -1,15 +1,16 @@
 """Sends requests to the workers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from unifiedserve.engine.requests.place import place, work_of
+from unifiedserve.engine.requests.place import Work, place, work_of
 from unifiedserve.engine.requests.record import ActiveRequest
-from unifiedserve.engine.requests.table import RequestTable
-from unifiedserve.engine.requests.wire_requests import prefill_request, vision_request
+from unifiedserve.engine.requests.table import Attempt, RequestTable
+from unifiedserve.engine.requests.wire_requests import continued, prefill_request, vision_request
 from unifiedserve.engine.roles import Roles
 from unifiedserve.engine.workers import Workers
+from unifiedserve.memory.sequence_tables import Key, Row
 from unifiedserve.messages.wire import Abort
 from unifiedserve.observe.broadcast import Broadcast
 from unifiedserve.observe.tracing import Timeline
@@ -36,15 +37,38 @@ class Dispatch:
         self._timeline = timeline
         self._broadcast = broadcast
 
+    def can_serve(self, active: ActiveRequest) -> bool:
+        """Tell whether each stage that a request may need has a worker that takes new ones."""
+        stages = Stage if active.sources else (Stage.PREFILL, Stage.DECODE)
+        return all(self._roles.open.hosts(stage) for stage in stages)
+
     def submit(self, active: ActiveRequest, indices: Sequence[int]) -> None:
         """Send new attempts at these answers through the stages; those that have tokens already each go on alone.
 
-        Raises RequestError for a request that is too large for a message.
+        There must be workers that take it. Raises RequestError for a request that is too large for a message.
         """
         fresh = [index for index in indices if not active.answers[index].token_ids]
         begun = [[index] for index in indices if active.answers[index].token_ids]
         for group in ([fresh] if fresh else []) + begun:
             self._attempt(active, group)
+
+    def go_on(self, uid: int, attempt: Attempt, rows: Mapping[Key, Row]) -> bool:
+        """Have the next worker decode an attempt from where the dead one was, if all of its answers have their pages.
+
+        Nothing is computed again, and no reference is left but those of these page tables.
+        """
+        active, route, wanted = attempt.request, attempt.route, attempt.request.attempts[uid]
+        if active.ending or not wanted or not all((uid, index) in rows for index in wanted):
+            return False
+        owed = place(active, active.ticket(uid), Work(prompt=1, encode=0, visual=0), self._targets)
+        ticket = msgspec.structs.replace(owed, route=route)
+        caches, memory = self._workers.caches, self._workers.memory
+        answers = [continued(active, ticket, index, rows[uid, index], caches) for index in sorted(wanted)]
+        kv = memory.pools[self._roles.placement.memory_of(route.decode), "kv"]
+        kv.settle(uid, [page for answer in answers for page in answer.pages])
+        for answer in answers:
+            self._workers.send(route.decode, answer)
+        return True
 
     def abort(self, uid: int) -> None:
         """Have an attempt leave all stages; `Drained` tells when it has."""

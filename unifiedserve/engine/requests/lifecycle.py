@@ -2,13 +2,15 @@
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 
 from unifiedserve.engine.requests.dispatch import Dispatch
+from unifiedserve.engine.requests.quarantine import Quarantine
 from unifiedserve.engine.requests.record import ActiveRequest
 from unifiedserve.engine.requests.suspects import Suspects
-from unifiedserve.engine.requests.table import RequestTable
+from unifiedserve.engine.requests.table import Lost, RequestTable
 from unifiedserve.errors import ErrorKind, RequestError
+from unifiedserve.memory.sequence_tables import Key, Row
 from unifiedserve.observe.metrics import Metrics
 
 
@@ -20,16 +22,23 @@ class Lifecycle:
         self._dispatch = dispatch
         self._metrics = metrics
         self._suspects = Suspects()
+        self._quarantine = Quarantine()
         self._has_workers = True
 
     def submit(self, active: ActiveRequest) -> None:
-        """Send a request on its way. Raises RequestError if it is too large for a message."""
-        self._dispatch.submit(active, active.unfinished)
+        """Send a request on its way, now or when there are workers for it.
 
-    def resubmit(self, active: ActiveRequest, indices: Sequence[int]) -> None:
+        Raises RequestError if it is too large for a message, or HARMFUL if it has killed workers before.
+        """
+        self._quarantine.check(active)
+        active.stranded.update(active.unfinished)
+        self._send(active)
+
+    def resubmit(self, active: ActiveRequest, indices: Iterable[int]) -> None:
         """Send these answers through the stages again; the request fails if that cannot be."""
+        active.stranded.update(indices)
         try:
-            self._dispatch.submit(active, indices)
+            self._send(active)
         except RequestError as error:
             self.fail(active, error.message, error.kind)
 
@@ -38,6 +47,7 @@ class Lifecycle:
         if active.ending:
             return
         active.ending = True
+        active.stranded.clear()
         self._suspects.end(active)
         if not active.complete:
             self._metrics.aborted()
@@ -74,42 +84,63 @@ class Lifecycle:
         for active in self._table:
             self._table.release(active)
 
-    def workers_lost(self, worked_on: Iterable[int]) -> list[ActiveRequest]:
-        """Return the requests that were with the workers, to be resumed when there are others.
+    def blame(self, worked_on: Iterable[int], *, media: bool) -> bool:
+        """Count a death against the attempts that the dead worker worked on; `media`: it decoded or encoded.
 
-        The dead one worked on these attempts.
+        Return whether it is another one of a request that is the only suspect.
         """
-        self._has_workers = False
-        self._suspects.blame(self._table.of_attempts(worked_on))
-        lost = self._table.lose_attempts()
-        for active in lost:
-            for answer in active.answers:
-                answer.forget_early()
-        return lost
+        return self._suspects.blame(self._table.of_attempts(worked_on), media=media)
 
-    def workers_back(self, lost: Iterable[ActiveRequest]) -> None:
-        """Go on with these requests, whose workers were lost: there are others."""
+    def go_on(self, uids: Iterable[int], rows: Mapping[Key, Row]) -> set[int]:
+        """Have the next worker decode what a dead one did, whose page tables these are; return which attempts it does.
+
+        Those start anew that another worker died with before: they may be the cause.
+        """
+        attempts, decoded = dict(self._table.attempts()), {uid for uid, _ in rows}
+        return {
+            uid
+            for uid in decoded.intersection(uids)
+            if attempts[uid].request.crashes <= 1 and self._dispatch.go_on(uid, attempts[uid], rows)
+        }
+
+    def lose(self, uids: Iterable[int]) -> list[Lost]:
+        """End attempts of which something was lost with a worker; `strand` has their answers wait."""
+        return self._table.lose(uids)
+
+    def lose_all(self) -> None:
+        """End all attempts: all workers are lost, and none comes until `workers_back`."""
+        self._has_workers = False
+        self.strand(self._table.lose([uid for uid, _ in self._table.attempts()]))
+
+    def strand(self, lost: Iterable[Lost]) -> None:
+        """Have answers of lost attempts wait, of which nothing is left with any worker."""
+        for _, active, indices in lost:
+            if not active.ending:
+                active.stranded.update(index for index in indices if not active.answers[index].finished)
+
+    def workers_back(self) -> None:
+        """Go on with the answers that wait for workers, as far as there are some for them."""
         self._has_workers = True
-        for active in lost:
-            self._resume(active)
+        for active in self._table:
+            if active.stranded:
+                self._resume(active)
         self._let_go_on()
 
-    def release_ending(self, lost: Iterable[ActiveRequest]) -> None:
-        """Forget those of these requests that were only to be drained: there will be no workers."""
-        for active in lost:
-            if active.ending:
-                self._table.release(active)
+    def _send(self, active: ActiveRequest) -> None:
+        """Send what is stranded of a request, if there are workers for it."""
+        if active.stranded and self._has_workers and self._dispatch.can_serve(active):
+            indices, active.stranded = sorted(active.stranded), set()
+            self._dispatch.submit(active, indices)
 
     def _resume(self, active: ActiveRequest) -> None:
-        if active.ending:
-            self._table.release(active)
-        elif self._suspects.convicted(active) and not active.complete:
+        if self._suspects.convicted(active):
+            self._quarantine.add(active)
             reason = f"workers died {active.crashes} times while they worked on this request"
-            self.fail(active, reason, ErrorKind.INTERNAL)
+            self.fail(active, reason, ErrorKind.HARMFUL)
         elif self._suspects.may_go(active):
-            self.resubmit(active, active.unfinished)
+            self.resubmit(active, ())
 
     def _let_go_on(self) -> None:
         """Send a suspect on that was held back until the one before it had ended."""
         if self._has_workers and (held := self._suspects.next()):
-            self.resubmit(held, held.unfinished)
+            self.resubmit(held, ())

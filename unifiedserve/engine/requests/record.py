@@ -36,7 +36,10 @@ class ActiveRequest:
     cached_tokens: int = 0  # of the prompt, at the first attempt
     stale: bool = False  # what it was to reuse was gone when its turn came: it is computed in full
     work: float = 0.0  # seconds that it takes alone to encode and to prefill what is not cached, as estimated
+    stranded: set[int] = field(default_factory=set)  # answers in no attempt, until there are workers for them
     crashes: int = 0  # workers that died while they worked on it
+    crashes_alone: int = 0  # of them, those that worked on nothing else
+    suspect_media: bool = False  # one of them decoded or encoded media
     ending: bool = False  # failed or aborted: only to be drained
 
     @property

@@ -4,6 +4,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from unifiedserve.engine.requests.queue_time import QueueTime
 from unifiedserve.engine.requests.record import ActiveRequest
@@ -23,6 +24,17 @@ class Attempt:
     left: Mapping[Stage, int]
     tokens: Counter[int] = field(default_factory=Counter)  # that each answer has got
     handed: dict[int, str] = field(default_factory=dict)  # to whom its answers were
+    decoded_before: str = ""  # by whom, if that was not who decodes it now
+
+    @property
+    def new_tokens(self) -> int:
+        """How many tokens have come of the answer with the most: the first is from prefill, the others from decode."""
+        return max(self.tokens.values(), default=0)
+
+    @property
+    def giver(self) -> str:
+        """Who has handed it over to who decodes it now."""
+        return self.decoded_before or self.route.prefill
 
     def needs(self, instance: str) -> bool:
         """Tell whether an instance may have a part in what is still to be done; so has who an abort is to go by."""
@@ -36,7 +48,18 @@ class Attempt:
         answers = self.request.attempts[self.uid]
         hosts = {self.handed.get(index, "") for index in answers}
         if len(hosts) == 1 and not self.request.ending:
-            self.route = self.route.decoded_by(hosts.pop() or self.route.decode)
+            host = hosts.pop() or self.route.decode
+            if host != self.route.decode and self.new_tokens:
+                self.decoded_before = self.route.decode
+            self.route = self.route.decoded_by(host)
+
+
+class Lost(NamedTuple):
+    """An attempt that ended with a worker, and its answers that are not complete."""
+
+    uid: int
+    request: ActiveRequest
+    indices: list[int]
 
 
 class RequestTable:
@@ -160,10 +183,17 @@ class RequestTable:
         """Return the requests of those attempts that are not over."""
         return {active for uid in uids if (active := self.find(uid))}
 
-    def lose_attempts(self) -> list[ActiveRequest]:
-        """Forget all attempts, for their workers died, and return the requests that were in one."""
-        lost = [active for active in self._requests if active.attempts]
-        for active in lost:
-            active.attempts.clear()
-        self._attempts.clear()
+    def attempts(self) -> list[tuple[int, Attempt]]:
+        """Return all attempts, by uid."""
+        return list(self._attempts.items())
+
+    def lose(self, uids: Iterable[int]) -> list[Lost]:
+        """Forget attempts whose worker has died, and requests of which nothing but these was left to be drained."""
+        lost = [Lost(uid, self._attempts[uid].request, self.empty(uid)) for uid in uids]
+        for uid, active, indices in lost:
+            self.end_attempt(uid)
+            for index in indices:
+                active.answers[index].forget_early()
+            if active.ending and not active.attempts:
+                self.release(active)
         return lost

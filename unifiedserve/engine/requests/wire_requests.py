@@ -4,9 +4,11 @@ import msgspec
 
 from unifiedserve.engine.caches import Caches, Known
 from unifiedserve.engine.requests.record import ActiveRequest
+from unifiedserve.memory.content_keys import ROOT_KEY
+from unifiedserve.memory.sequence_tables import Row
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.ticket import Ticket
-from unifiedserve.messages.wire import MediaSource, PrefillRequest, Reuse, VisionRequest
+from unifiedserve.messages.wire import Generation, MediaSource, PrefillRequest, Reuse, VisionRequest
 from unifiedserve.placement import Route
 
 
@@ -33,6 +35,30 @@ def prefill_request(
         indices=indices,
         embed=embed,
         **known._asdict(),
+    )
+
+
+def continued(active: ActiveRequest, ticket: Ticket, index: int, row: Row, caches: Caches) -> Generation:
+    """Return an answer as decode takes it over from a worker that has died: its pages hold all but the last token."""
+    prompt, token_ids = active.planned.prompt, active.planned.prompt.token_ids + active.answers[index].token_ids
+    keyed, last_key, tail_media = 0, b"", list[bytes]()
+    if contents := active.contents:
+        keyed = (len(token_ids) - 1) // contents.page_tokens
+        keys = caches.look_up(ticket.route.prefill, token_ids, contents, anew=True).page_keys
+        if keys is not None:
+            last_key = [ROOT_KEY, *keys[:keyed]][-1]
+            tail_media = contents.media.within(keyed * contents.page_tokens, len(token_ids))
+    return Generation(
+        ticket=ticket,
+        index=index,
+        token_ids=token_ids,
+        num_prompt=len(prompt.token_ids),
+        pages=row.pages,
+        position_offset=row.position_offset,
+        sampling=_sampling(active, begun=True).for_choice(index),
+        keyed=keyed if last_key else 0,
+        last_key=last_key,
+        tail_media=tail_media,
     )
 
 

@@ -10,11 +10,13 @@ from torch import Tensor
 from unifiedserve.attention import CrossSpan
 from unifiedserve.memory.content_keys import page_key
 from unifiedserve.memory.row_buffer import RowBuffer
+from unifiedserve.memory.sequence_tables import SequenceTable
 from unifiedserve.messages.wire import Token
 from unifiedserve.scheduling import DecodeState
 from unifiedserve.scheduling.turn import Streamed
 from unifiedserve.worker.cache_log import CacheLog
 from unifiedserve.worker.language.decode_ahead import Collected, DecodeAhead
+from unifiedserve.worker.language.held import Held
 from unifiedserve.worker.language.model import LanguageModel, Rows
 from unifiedserve.worker.language.sampler import Key, Sampler
 from unifiedserve.worker.language.sequence import Sequence
@@ -32,8 +34,13 @@ class DecodeStage:
         sampler: Sampler,
         speculation: Speculation,
         ahead: DecodeAhead | None = None,
+        table: SequenceTable | None = None,
     ) -> None:
-        """Decode by the model's steps or, where the device does that by itself, `ahead`."""
+        """Decode by the model's steps or, where the device does that by itself, `ahead`.
+
+        Where page tables alone are enough to go on after this worker's death, they are kept in a `table`.
+        """
+        self._table = table
         self.ahead = ahead
         self._speculation = speculation
         self._leaving: list[Sequence] = []  # which a step under way still writes to
@@ -50,8 +57,14 @@ class DecodeStage:
     def __len__(self) -> int:
         return len(self._running)
 
+    def held(self) -> list[Held]:
+        """Return what the sequences hold, those included that leave after the steps under way."""
+        return [sequence.held for sequence in [*self._running.values(), *self._leaving]]
+
     def accept(self, sequence: Sequence) -> None:
         """Take over a sequence and the pages that it holds."""
+        if self._table and not (sequence.visual or self._kv.state_pages):
+            self._table.enter(sequence.key, sequence.position_offset, sequence.pages)
         self._running[sequence.key] = sequence
         self._running = dict(sorted(self._running.items(), key=lambda item: (item[1].ticket.turn, item[1].index)))
         self._waiting.setdefault(sequence.ticket.uid, time.monotonic())
@@ -130,6 +143,8 @@ class DecodeStage:
         """Forget a sequence and release its pages, once no step uses them."""
         self._sampler.forget(key)
         self._speculation.forget(key)
+        if self._table:
+            self._table.leave(key)
         self._leaving.append(self._running.pop(key))
         self._release_unused()
         if not self._keys(key[0]):
@@ -151,6 +166,8 @@ class DecodeStage:
         for sequence in sequences:
             self._sampler.forget(sequence.key)
             self._speculation.forget(sequence.key)
+            if self._table:
+                self._table.leave(sequence.key)
         self._running, self._waiting = {}, {}
         return sequences
 
@@ -226,4 +243,6 @@ class DecodeStage:
             if pages is None:
                 return False
             sequence.pages.extend(pages.tolist())
+            if self._table:
+                self._table.extend(sequence.key, pages.tolist())
         return True

@@ -34,6 +34,7 @@ from unifiedserve.worker.language.encode_step import EncodeStep
 from unifiedserve.worker.language.forward_step import ForwardStep
 from unifiedserve.worker.language.freed_pages import FreedPages
 from unifiedserve.worker.language.heirs import Heirs
+from unifiedserve.worker.language.held import Held
 from unifiedserve.worker.language.prompt_table import PromptTable
 from unifiedserve.worker.language.receiver import Receiver
 from unifiedserve.worker.language.rehearsal import rehearse
@@ -146,6 +147,18 @@ class LanguageLane:
         elif abort.stage in (Stage.ENCODE, Stage.PREFILL):
             self._sender.drop(abort.uid)
             self._drop_prompt(abort.uid)
+
+    def held(self, stage: Stage) -> dict[str, list[int]]:
+        """Return what prefill or decode holds; encode's pages are not known to anybody before they are sent."""
+        holders: dict[Stage, list[Held]] = {
+            Stage.PREFILL: [*self._prompts.held(), *self._sender.held()],
+            Stage.DECODE: self._decode.held(),
+        }
+        own = holders.get(stage, [])
+        return {
+            "kv": [page for held in own for page in held.kv],
+            "visual": [page for held in own for page in held.visual],
+        }
 
     def counts(self) -> dict[Stage, tuple[int, int]]:
         return self._turn.counts()

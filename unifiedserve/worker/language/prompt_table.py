@@ -7,6 +7,7 @@ from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.wire import PrefillRequest
 from unifiedserve.models.base import LanguageAdapter
 from unifiedserve.scheduling.turn import Shape, UnitShape
+from unifiedserve.worker.language.held import Held
 from unifiedserve.worker.language.patch_pages import PatchPages
 from unifiedserve.worker.language.prompt_units import PromptUnits
 from unifiedserve.worker.language.staged_prompt import StagedPrompt
@@ -51,6 +52,10 @@ class PromptTable:
     def get(self, uid: int) -> StagedPrompt | None:
         """Return a prompt; None if it has left or never came."""
         return self._prompts.get(uid)
+
+    def held(self) -> list[Held]:
+        """Return what the prompts hold of the KV cache and, as tokens, of the visual buffer."""
+        return [Held(prompt.kv, prompt.visual.numbers) for prompt in self]
 
     def receive(self, request: PrefillRequest) -> StagedPrompt:
         """Make the record of a request that arrived, and return it; it stays if anything is to be done for it here."""

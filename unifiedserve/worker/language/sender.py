@@ -8,6 +8,7 @@ from unifiedserve.memory.kv_cache import KVCache
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.pages import PageOffer, Pages
 from unifiedserve.messages.wire import Answers, Embeddings, FilledPages, Generation, Released
+from unifiedserve.worker.language.held import Held
 from unifiedserve.worker.language.sequence import Sequence as Answer
 from unifiedserve.worker.language.staged_prompt import StagedPrompt
 from unifiedserve.worker.outbox import Outbox
@@ -71,6 +72,10 @@ class Sender:
                 continue
             for generation in generations:
                 self._outbox.send(host, generation)
+
+    def held(self) -> list[Held]:
+        """Return what is held until others have read it."""
+        return [Held(*pages) for pages in self._lent.values()]
 
     def release(self, message: Released) -> None:
         """Give back pages that were read, or are not wanted any more."""

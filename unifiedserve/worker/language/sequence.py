@@ -13,6 +13,7 @@ from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.messages.wire import Generation, Token
 from unifiedserve.sampling.sample import SampledToken
+from unifiedserve.worker.language.held import Held
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -46,6 +47,11 @@ class Sequence:
         return self.ticket.uid, self.index
 
     @property
+    def held(self) -> Held:
+        """The pages that it holds."""
+        return Held(self.pages, [part.page for part in self.visual])
+
+    @property
     def num_generated(self) -> int:
         """How many tokens were generated."""
         return len(self.token_ids) - self.num_prompt
@@ -60,8 +66,8 @@ class Sequence:
 
     def release(self, kv: KVCache, visual: RowBuffer) -> None:
         """Give back all that it holds."""
-        kv.release(self.pages)
-        visual.release([part.page for part in self.visual])
+        kv.release(self.held.kv)
+        visual.release(self.held.visual)
 
     def _finish(self, token: int, eos_token_ids: Collection[int]) -> tuple[FinishReason | None, int | None]:
         params = self.sampling

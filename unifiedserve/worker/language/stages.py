@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from unifiedserve.device import Decoder
 from unifiedserve.memory.row_buffer import RowBuffer
+from unifiedserve.memory.sequence_tables import SequenceTable
 from unifiedserve.worker.language.decode import DecodeStage
 from unifiedserve.worker.language.decode_ahead import DecodeAhead
 from unifiedserve.worker.language.encode import EncodeStage
@@ -39,10 +40,12 @@ class LanguageStages(NamedTuple):
         speculation: Speculation,
         decoder: Decoder | None = None,
         elsewhere: Collection[str] = (),
+        table: SequenceTable | None = None,
     ) -> "LanguageStages":
         """Return the stages of the instance of that `name`; the number `instance` tags the pages that they take.
 
-        A `decoder` decodes on the device by itself. The instances `elsewhere` have another memory.
+        A `decoder` decodes on the device by itself. The instances `elsewhere` have another memory. Page tables of what
+        is decoded are kept in a `table`.
         """
         ahead = DecodeAhead(decoder, sampler) if decoder else None
         prompts = PromptTable(model.adapter, model.kv, patches, visual, name, elsewhere)
@@ -53,5 +56,5 @@ class LanguageStages(NamedTuple):
             prompts,
             EncodeStage(model.adapter, patches, visual, prompts),
             PrefillStage(model, visual, instance, sampler, prompts),
-            DecodeStage(model, visual, instance, sampler, speculation, ahead),
+            DecodeStage(model, visual, instance, sampler, speculation, ahead, table),
         )

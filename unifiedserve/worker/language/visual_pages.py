@@ -28,6 +28,11 @@ class VisualPages:
         self._buffer = buffer
         self._pages: list[_Page] = []
 
+    @property
+    def numbers(self) -> list[int]:
+        """Return the numbers of the pages."""
+        return [page.number for page in self._pages]
+
     def add(self, pages: Sequence[int], rows: range) -> None:
         """Take over `pages`, which hold a unit's rows."""
         first = rows.start

@@ -141,6 +141,10 @@ class VisionLane:
         self._port.outbox.fail([uid], reason, kind, param)
         self._drop(uid)
 
+    def held(self, stage: Stage) -> dict[str, list[int]]:
+        """Return nothing: what is taken here is not known to anybody yet, and what was recalled is sent on at once."""
+        return {}
+
     def drop(self, abort: Abort) -> None:
         if abort.stage is Stage.VISION and abort.index is None:
             self._drop(abort.uid)

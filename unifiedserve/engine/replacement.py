@@ -1,0 +1,112 @@
+"""Replaces one worker that has died, while the others go on."""
+
+import asyncio
+from collections.abc import Collection, Iterable
+from functools import partial
+
+from unifiedserve.engine.health import Health
+from unifiedserve.engine.requests.losses import ended_with, handed_over, left_behind, still_to_come
+from unifiedserve.engine.requests.table import Lost
+from unifiedserve.engine.roles import Roles
+from unifiedserve.engine.running import Running
+from unifiedserve.engine.survivors import Survivors
+from unifiedserve.messages.wire import Forget, PagesFreed, Reborn
+from unifiedserve.placement import Placement, Stage
+
+
+class Replacement:
+    """The way from one worker's death to the next worker of its instance.
+
+    What it decoded goes on from its page tables. What it held of other attempts is lost, and these with it. So the
+    survivors first hear of the next incarnation, then drop what they hold of those attempts, one stage after the other:
+    whoever hears has all before it that the stages before have sent. Then nobody holds a page of these attempts, and
+    those that are still tagged with them are free. Meanwhile the next worker starts.
+    """
+
+    def __init__(
+        self,
+        running: Running,
+        roles: Roles,
+        health: Health,
+        survivors: Survivors,
+        name: str,
+        doubted: Collection[int] = (),
+    ) -> None:
+        """Note what is lost with the worker of an instance that has died just now.
+
+        After a fault the attempts are `doubted` that it was at work on: none of them goes on from its page table.
+        """
+        self._running = running
+        self._roles = roles
+        self._health = health
+        self._survivors = survivors
+        self._name = name
+        self._memory = running.workers.memory
+        rows = self._memory.sequences.of(name).take()
+        self._incarnation = self._memory.bear_anew(name)
+        held = self._memory.requests()
+        ended = set(ended_with(name, running.table, roles.placement))
+        self._gone_on = running.lifecycle.go_on(ended.difference(doubted), rows)
+        self._lost: list[Lost] = running.lifecycle.lose(ended - self._gone_on)
+        for uid in still_to_come(name, running.table):
+            self._memory.reclaim(uid, self._memory.number(name))
+        self._left = [*left_behind(name, running.table, roles.placement)]
+        self._strays = held.difference(uid for uid, _ in running.table.attempts())  # ended, or lost just now
+
+    async def carry_out(self, startup_timeout: float) -> None:
+        """Return when the next worker is up, and what was lost can be sent again. Raises ConfigError if none starts."""
+        try:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._start(startup_timeout))
+                both.create_task(self._clean_up())
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        finally:
+            self._running.lifecycle.strand(self._lost)
+
+    def end(self) -> None:
+        """Send what was lost through again, unless all workers are being replaced."""
+        if self.overtaken:
+            return
+        if self._health.healthy:
+            self._memory.remove_abandoned()
+        self._running.lifecycle.workers_back()
+
+    @property
+    def overtaken(self) -> bool:
+        """Tell whether all workers have been replaced since, and their memory with them."""
+        return self._running.workers.memory is not self._memory
+
+    async def _start(self, startup_timeout: float) -> None:
+        await self._running.workers.revive(self._name, self._placement, self._health.weights_sum)
+        await self._health.wait_up(self._name, startup_timeout)
+
+    def _placement(self) -> Placement | None:
+        superseded = self._memory.layout.incarnation(self._name) != self._incarnation
+        return None if self.overtaken or superseded else self._roles.placement
+
+    async def _clean_up(self) -> None:
+        others = self._roles.placement.without([self._name])
+        names = [instance.name for instance in others.instances]
+        send, reborn = self._running.workers.send, partial(Reborn, instance=self._name, incarnation=self._incarnation)
+        await self._survivors.tell(names, send, reborn, lambda name, _: self._lose_handed_over(name))
+        uids = [lost.uid for lost in self._lost]
+        for stage in Stage if uids else ():
+            await self._survivors.tell(others.hosts(stage), send, partial(Forget, stage=stage, uids=uids))
+        if not self.overtaken:
+            self._free(names)
+
+    def _lose_handed_over(self, giver: str) -> None:
+        """Lose what an instance has handed over to the dead worker, now that all that it told before is known."""
+        handed = set(handed_over(giver, self._name, self._running.table))
+        self._lost += self._running.lifecycle.lose(handed - self._gone_on)
+
+    def _free(self, names: Iterable[str]) -> None:
+        for uid in self._strays.union(lost.uid for lost in self._lost):
+            self._memory.reclaim(uid)
+        own = self._roles.placement.memory_of(self._name)
+        for uid, decode in self._left:
+            self._memory.reclaim_in(own, uid, spared=decode)
+        self._memory.status.owes_nothing(self._name)
+        for name in names:
+            self._running.workers.send(name, PagesFreed())

@@ -1,0 +1,70 @@
+"""Which attempts end with a worker, and which go on without it."""
+
+from collections.abc import Iterator
+
+from unifiedserve.engine.requests.table import Attempt, RequestTable
+from unifiedserve.placement import Placement, Route, Stage
+
+_BEFORE_DECODE = (Stage.VISION, Stage.ENCODE, Stage.PREFILL)
+
+
+def ended_with(name: str, table: RequestTable, placement: Placement) -> Iterator[int]:
+    """Yield the attempts (uids) that something is lost of with the worker of this instance.
+
+    Those go on that it has served already, as tokens from later stages show, and those that it was yet to decode. What
+    is only to be drained ends: nobody knows whether an abort came through.
+    """
+    for uid, attempt in table.attempts():
+        route, active = attempt.route, attempt.request
+        before = any(name in route.hosts(stage) for stage in _BEFORE_DECODE)
+        decodes = route.decode == name
+        if active.ending or not active.attempts[uid]:
+            lost = before or decodes
+        else:
+            lost = (before and not has_left(attempt, placement)) or (decodes and attempt.new_tokens > 0)
+        if lost:
+            yield uid
+
+
+def handed_over(giver: str, decode: str, table: RequestTable) -> Iterator[int]:
+    """Yield the attempts that one instance has handed over to another one, as their tokens show, to be decoded."""
+    for uid, attempt in table.attempts():
+        if (attempt.giver, attempt.route.decode) == (giver, decode) and attempt.new_tokens > 0:
+            yield uid
+
+
+def still_to_come(name: str, table: RequestTable) -> Iterator[int]:
+    """Yield the attempts that an instance is yet to decode; it may have read pages of theirs early."""
+    for uid, attempt in table.attempts():
+        if attempt.route.decode == name and not attempt.new_tokens:
+            yield uid
+
+
+def left_behind(name: str, table: RequestTable, placement: Placement) -> Iterator[tuple[int, str]]:
+    """Yield the attempts that have left an instance, which may still hold what it offered to another memory.
+
+    With each comes the name of the instance that decodes it.
+    """
+    for uid, attempt in table.attempts():
+        if name in _lenders(attempt.route, placement) and has_left(attempt, placement):
+            yield uid, attempt.route.decode
+
+
+def has_left(attempt: Attempt, placement: Placement) -> bool:
+    """Tell whether decode holds an attempt. If it has to read its pages elsewhere, a token of its own shows that."""
+    route = attempt.route
+    memories = _memories(placement)
+    travels = memories.get(route.prefill) != memories.get(route.decode)
+    return attempt.new_tokens > int(travels)
+
+
+def _lenders(route: Route, placement: Placement) -> set[str]:
+    """Return the instances whose pages others read from another memory."""
+    ways = [(encoder, route.prefill) for encoder in route.encode] + [(route.prefill, route.decode)]
+    memories = _memories(placement)
+    return {lender for lender, reader in ways if memories.get(lender) != memories.get(reader)}
+
+
+def _memories(placement: Placement) -> dict[str, str]:
+    """Return the memories of the instances by name; a route may name one no more that hosts something else by now."""
+    return {instance.name: instance.memory for instance in placement.instances}
