@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.daemon("any of its workers ends", worker_timeout=3.0),
 
 
 @pytest.mark.parametrize(("placement", "instance"), WORKERS)
-@pytest.mark.parametrize("how", SIGNALS)
+@pytest.mark.parametrize("how", SIGNALS, ids=lambda how: how.name)
 def test_nothing_is_lost_and_no_other_worker_ends(
     daemon: Daemon, clips: Callable[[int], Clip], hf: Reference, placement: str, instance: str, how: signal.Signals
 ) -> None:
