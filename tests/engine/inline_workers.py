@@ -30,6 +30,7 @@ from unifiedserve.messages.wire import (
     Abort,
     Drained,
     Failed,
+    Heard,
     HandedOver,
     MediaSource,
     Message,
@@ -123,6 +124,7 @@ class InlineWorkers:
         self.through: set[int] = set()
         self.spans: list[Span] = []
         self.drained: set[int] = set()
+        self.heard: list[Heard] = []
         self.handed: list[HandedOver] = []
         self.stale: set[int] = set()
         self.caches = Caches(config, placement, self.memory.pools, processor)
@@ -249,6 +251,8 @@ class InlineWorkers:
             self.handed.append(message)
         elif isinstance(message, Stale):
             self.stale.add(message.uid)
+        elif isinstance(message, Heard):
+            self.heard.append(message)
         elif isinstance(message, Drained):
             assert self.memory.reclaim(message.uid) == 0, "pages were left behind"
             self.drained.add(message.uid)

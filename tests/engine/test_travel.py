@@ -20,6 +20,7 @@ from unifiedserve.memory.device_pages import DevicePages
 from unifiedserve.memory.shared import SharedMemory
 from unifiedserve.messages.media import ExpandedPrompt
 from unifiedserve.messages.sampling_params import SamplingParams
+from unifiedserve.messages.wire import Count
 from unifiedserve.models.registry import load_processor
 from unifiedserve.placement import Stage, read_placement
 from unifiedserve.worker import assembly
@@ -80,6 +81,16 @@ def answers(workers: InlineWorkers, asked: Sequence[Asked]) -> list[list[int]]:
     return found
 
 
+def references(workers: InlineWorkers) -> list[dict[str, dict[int, int]]]:
+    """Return what each stage of each worker counts of shared pages, hosted there or not."""
+    names = workers.memory.layout.instances
+    for name in names:
+        for stage in Stage:
+            workers.send(name, Count(1, stage))
+    workers.run_until(lambda: len(workers.heard) == len(names) * len(Stage))
+    return [heard.shared for heard in workers.heard]
+
+
 @pytest.mark.parametrize(
     ("family", "carrier"),
     [*((family, "shared") for family in FAMILIES_TRIED), ("qwen2_5_vl", "tcp"), ("qwen2_5_vl", "nixl")],
@@ -102,6 +113,7 @@ def test_answers_are_those_within_one_memory(
         pulled = [span for span in workers.spans if span.name == "pull"]
         assert pulled
         assert all(span.bytes > 0 for span in pulled)
+        assert references(workers) == [{}] * len(Stage) * len(workers.memory.layout.instances)
         assert bool(early) == (placement in EARLY), "pages of some chunks are read before those of the last one"
         early.clear()
 

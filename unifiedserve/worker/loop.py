@@ -109,11 +109,12 @@ class Worker:
 
     def _count(self, message: Count) -> None:
         """Count what is held of pages that several requests share."""
-        shared: dict[str, dict[int, int]] = {}
+        pools, shared = self._memory.of(self._port.memory), dict[str, dict[int, int]]()
         for lane in self._lanes:
             for name, pages in lane.held(message.stage).items():
-                several = set(self._memory.of(self._port.memory)[name].shared()[0].tolist())
-                shared[name] = Counter(page for page in pages if page in several)
+                if pages and (pool := pools.get(name)):
+                    several = set(pool.shared()[0].tolist())
+                    shared[name] = Counter(page for page in pages if page in several)
         self._port.outbox.heard(message.number, shared)
 
     def _deliver(self) -> bool:
