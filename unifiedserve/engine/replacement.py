@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable
 from functools import partial
 
 from unifiedserve.engine.health import Health
-from unifiedserve.engine.requests.losses import ended_with, handed_over, left_behind, still_to_come
+from unifiedserve.engine.requests.losses import ended_with, handed_over, left_behind, past_windows, still_to_come
 from unifiedserve.engine.requests.table import Lost
 from unifiedserve.engine.roles import Roles
 from unifiedserve.engine.running import Running
@@ -50,6 +50,8 @@ class Replacement:
         self._lost: list[Lost] = running.lifecycle.lose(ended - self._gone_on)
         for uid in still_to_come(name, running.table):
             self._memory.reclaim(uid, self._memory.number(name))
+        for uid in past_windows(name, running.table):
+            self._memory.reclaim_media(uid)
         self._left = [*left_behind(name, running.table, roles.placement)]
         self._strays = held.difference(uid for uid, _ in running.table.attempts())  # ended, or lost just now
 

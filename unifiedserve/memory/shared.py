@@ -224,6 +224,12 @@ class SharedMemory:
             for number in numbers:
                 pool.reclaim(request=uid, instance=number)
 
+    def reclaim_media(self, uid: int) -> None:
+        """Free the pages of the buffers for media that are tagged with a request."""
+        for name in ("patch", "visual"):
+            for pool in self.named(name).values():
+                pool.reclaim(request=uid)
+
     def requests(self) -> set[int]:
         """Return the requests that pages are tagged with."""
         return {uid for pool in self.pools.values() for uid in pool.requests()}

@@ -40,6 +40,13 @@ def still_to_come(name: str, table: RequestTable) -> Iterator[int]:
             yield uid
 
 
+def past_windows(name: str, table: RequestTable) -> Iterator[int]:
+    """Yield the attempts that are with decode, whose window of the media buffers an instance of vision has had."""
+    for uid, attempt in table.attempts():
+        if attempt.route.vision == name and attempt.request.planned.window and attempt.new_tokens:
+            yield uid
+
+
 def left_behind(name: str, table: RequestTable, placement: Placement) -> Iterator[tuple[int, str]]:
     """Yield the attempts that have left an instance, which may still hold what it offered to another memory.
 
