@@ -2,7 +2,6 @@
 
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
 
 from ipc_buffers import Bell, MessageQueue
 from unifiedserve.errors import ErrorKind
