@@ -1,12 +1,15 @@
 """What each memory of an engine has: the pools and weights that the stages hosted there need."""
 
 import os
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ipc_buffers import Memory, list_arenas
 from unifiedserve.config import MIB, EngineConfig, machine
@@ -17,10 +20,11 @@ from unifiedserve.engine.engine_memory import EngineMemory
 from unifiedserve.errors import ConfigError, RequestError
 from unifiedserve.memory.panels import matrix_name
 from unifiedserve.memory.shared import EngineLayout, MemoryLayout, PoolSize
+from unifiedserve.memory.status import Status
 from unifiedserve.memory.weights import attach_weights, load_weights
 from unifiedserve.messages.api import GenerateRequest
 from unifiedserve.models.base import Processor
-from unifiedserve.placement import Stage
+from unifiedserve.placement import FIRST_MEMORY, Stage
 
 MIBS = {"kv": 4, "patch": 3, "visual": 2 + 1}
 SMALL = {"kv_cache_mib": 4, "patch_buffer_mib": 3, "visual_buffer_mib": 2, "visual_cache_mib": 1, "device": "cpu"}
@@ -193,3 +197,19 @@ def test_all_pools_are_checked_reclaimed_renewed_and_removed(memory: EngineMemor
     assert f"{prefix}-weights-mem2" in {arena.name for arena in list_arenas()}
     memory.free()
     assert not [arena.name for arena in list_arenas() if arena.name.startswith(prefix)]
+
+
+@given(st.floats(1e-3, 1e9), st.integers(-5, 5))
+def test_nobody_waits_for_one_of_the_same_place(turn: float, priority: int) -> None:
+    """As two attempts at one request have it, in two instances: what is told is rounded, and never comes before."""
+    arena = Status.create(f"test-models-{uuid.uuid4().hex[:12]}", ["one", "other"])
+    try:
+        status = Status(arena, ["one", "other"])
+        status.set_first("one", Stage.DECODE, FIRST_MEMORY, (priority, turn))
+        told = status.first("one", Stage.DECODE, FIRST_MEMORY)
+        assert told is not None
+        assert (priority, turn) <= told < (priority, turn + 2e-6 + turn * 1e-12)
+        status.set_first("one", Stage.DECODE, FIRST_MEMORY, None)
+        assert status.first("one", Stage.DECODE, FIRST_MEMORY) is None
+    finally:
+        arena.unlink()

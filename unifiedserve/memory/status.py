@@ -15,6 +15,7 @@ _PLACE = 2  # numbers of a place
 _ITEM_BYTES = 8
 _MILLIONTHS = 1_000_000
 _LATEST = 1e12  # seconds: whoever is owed nothing has no turn before the end of time
+_LATER = 1  # microseconds after its turn: attempts at one request have one place, and must not wait for each other
 _NONE = 0  # no turn: the clock has left zero behind long ago
 
 
@@ -81,7 +82,7 @@ class Status:
         priority, turn = place or (0, 0.0)
         index = self._place(instance, stage, memory)
         self._numbers[index + _PRIORITY] = priority
-        self._numbers[index + _TURN] = round(min(turn, _LATEST) * _MILLIONTHS) if place else _NONE
+        self._numbers[index + _TURN] = round(min(turn, _LATEST) * _MILLIONTHS) + _LATER if place else _NONE
 
     def first(self, instance: str, stage: Stage, memory: str) -> Place | None:
         """Return what was told of the first that waits for the stage's pages of a memory; None if nobody does."""
