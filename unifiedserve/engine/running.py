@@ -15,6 +15,7 @@ from unifiedserve.engine.requests.table import RequestTable
 from unifiedserve.engine.requests.tokens import TokenFlow
 from unifiedserve.engine.requests.worker_messages import WorkerMessages
 from unifiedserve.engine.roles import Roles
+from unifiedserve.engine.standstill import Standstill
 from unifiedserve.engine.watchdog import Watchdog
 from unifiedserve.engine.workers import Workers
 from unifiedserve.models.base import Processor
@@ -38,10 +39,12 @@ class Running:
     reports: Reports
     messages: WorkerMessages
     watchdog: Watchdog
+    standstill: Standstill
 
     async def stop(self) -> None:
         """End the workers, forget all requests and leave nothing behind."""
         self.watchdog.close()
+        self.standstill.close()
         try:
             self.arrivals.close()
             await asyncio.to_thread(self.intake.close)
@@ -89,4 +92,5 @@ def assemble(
         reports=reports,
         messages=WorkerMessages(placement, table, lifecycle, dispatch, reports, workers, metrics),
         watchdog=Watchdog(config.machine.worker_timeout, workers, health.is_up, note_hang),
+        standstill=Standstill(config.machine.worker_timeout, table, reports, workers, lambda: roles.placement),
     )

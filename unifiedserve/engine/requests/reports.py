@@ -24,6 +24,7 @@ class Reports:
         watching: Watching,
     ) -> None:
         self._counts: dict[str, dict[Stage, tuple[int, int]]] = {}  # by instance
+        self.done = 0  # reports of work so far
         self._table = table
         self._tokens = tokens
         self._workers = workers
@@ -50,6 +51,7 @@ class Reports:
     def take(self, report: Report) -> None:
         """Take all that is in a report."""
         self._counts[report.instance] = report.counts
+        self.done += bool(report.spans or report.tokens or report.through)
         self._workers.caches.learn(report.instance, report.kept, report.address)
         if report.costs is not None:
             self._targets.learn(report.costs)

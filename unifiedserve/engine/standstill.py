@@ -1,0 +1,93 @@
+"""Says what requests wait for if none goes on though no worker has anything to do: a defect that must not be silent."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from unifiedserve.engine.requests.reports import Reports
+from unifiedserve.engine.requests.table import RequestTable
+from unifiedserve.engine.watchdog import processor_time
+from unifiedserve.engine.workers import Workers
+from unifiedserve.memory.shared import SharedMemory
+from unifiedserve.placement import Placement, Stage
+
+_log = logging.getLogger(__name__)
+_POOLS = {Stage.VISION: ("patch", "visual"), Stage.PREFILL: ("kv",), Stage.DECODE: ("kv",)}  # that a stage waits for
+_BUSY = 0.05  # of a core: whoever computes more has something to do, as who decodes a long video
+
+
+class Seen(NamedTuple):
+    """What has been done so far: reports of work, and the seconds (of processors, of the clock) until now."""
+
+    reports: int
+    computed: float
+    at: float
+
+
+class Standstill:
+    """Looks at all requests now and then. Belongs to the engine's event loop."""
+
+    def __init__(
+        self,
+        seconds: float,
+        table: RequestTable,
+        reports: Reports,
+        workers: Workers,
+        placement: Callable[[], Placement],
+    ) -> None:
+        """Complain once when nothing has been done for any request in so many seconds."""
+        self._seconds = seconds
+        self._table = table
+        self._reports = reports
+        self._workers = workers
+        self._placement = placement
+        self._task = asyncio.create_task(self._watch())
+
+    def close(self) -> None:
+        """Stop looking."""
+        self._task.cancel()
+
+    async def _watch(self) -> None:
+        before, complained = self._seen(), False
+        while True:
+            await asyncio.sleep(self._seconds)
+            now = self._seen()
+            stands = len(self._table) > 0 and stands_still(before, now)
+            if stands and not complained:
+                _log.error(
+                    "no request has gone on for %g s though no worker computes; %d are in flight: %s",
+                    self._seconds,
+                    len(self._table),
+                    "; ".join(waits(self._placement(), self._workers.memory, self._reports.workers)),
+                )
+            before, complained = now, stands
+
+    def _seen(self) -> Seen:
+        computed = sum(map(processor_time, self._workers.pids().values())) / 1e9
+        return Seen(self._reports.done, computed, time.monotonic())
+
+
+def stands_still(before: Seen, now: Seen) -> bool:
+    """Tell whether nothing was done, and next to nothing computed, between two looks."""
+    return before.reports == now.reports and now.computed - before.computed < _BUSY * (now.at - before.at)
+
+
+def waits(
+    placement: Placement, memory: SharedMemory, counts: dict[tuple[str, Stage], tuple[int, int]]
+) -> Iterator[str]:
+    """Yield what each stage of each instance holds, and the pages that the first of its requests waits for."""
+    for instance in placement.instances:
+        for stage in instance.stages:
+            running, waiting = counts.get((instance.name, stage), (0, 0))
+            if running or waiting:
+                lacking = ", ".join(_lacking(instance.name, stage, memory))
+                text = f"{instance.name} has {running} in {stage.value}, {waiting} wait"
+                yield f"{text} (the first for pages: {lacking})" if lacking else text
+
+
+def _lacking(instance: str, stage: Stage, memory: SharedMemory) -> Iterator[str]:
+    for (name, pool), pages in memory.pools.items():
+        if pool in _POOLS.get(stage, ()) and memory.status.first(instance, stage, name) is not None:
+            yield f"{pages.free_pages()} of {pages.num_pages} of the {name} {pool} pool are free"
