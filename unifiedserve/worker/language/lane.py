@@ -145,8 +145,8 @@ class LanguageLane:
         if abort.index is not None or abort.stage is Stage.DECODE:
             self._drop_answers(abort.uid, abort.index)
         elif abort.stage in (Stage.ENCODE, Stage.PREFILL):
-            self._sender.drop(abort.uid)
             self._drop_prompt(abort.uid)
+            self._sender.drop(abort.uid)  # behind the batch that may have ended just now: its units were lent, too
 
     def held(self, stage: Stage) -> dict[str, list[int]]:
         """Return what prefill or decode holds; encode's pages are not known to anybody before they are sent."""
