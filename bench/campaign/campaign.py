@@ -14,6 +14,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from bench.campaign import gaps, replay, report, travel
 from bench.campaign.cases import DEADLINE, Kind, Outcome, Part, Seen, Target, ViolationError
 from bench.campaign.daemon import answer_about_sample, drained, restarts, served, target_at
+from bench.campaign.faults import part as faults
+from bench.campaign.faults.trial import NAME as FAULTS
+from bench.campaign.faults.trial import Seen as FaultSeen
 from bench.campaign.gaps import Gap, Streams, longest
 from bench.campaign.parts import (
     attacks,
@@ -34,9 +37,9 @@ from bench.campaign.report import Finding, LongGap, Report
 from bench.campaign.watch import Sample, Watch
 from unifiedserve.config import API_KEYS
 
-PARTS = ("schema", "requests", "media", "checkpoints", "keys", "attacks", "signals", travel.NAME)
+PARTS = ("schema", "requests", "media", "checkpoints", "keys", "attacks", "signals", travel.NAME, FAULTS)
 ALONE = (attacks.PART, signals.PART)  # each in a daemon of its own, one case after the other
-_SHARES = {"requests": 0.56, "media": 0.1, "checkpoints": 0.003, "keys": 0.02, travel.NAME: 0.1}
+_SHARES = {"requests": 0.56, "media": 0.1, "checkpoints": 0.003, "keys": 0.02, travel.NAME: 0.1, FAULTS: 0.1}
 _REQUESTS = ("requests", "media")  # one of which may cause a gap; daemons that start need the cores, too
 _EXAMPLES_A_CASE = 0.004  # of schemathesis an operation; it has some thousand of its own
 _QUIET_SECONDS = 10.0
@@ -176,6 +179,8 @@ async def run(options: Options) -> Report:
                     await _alone(campaign, part, log)
             if travel.NAME in _wanted(options):
                 await _travel(campaign)
+            if FAULTS in _wanted(options):
+                figures.faults = await _faults(campaign)
         except RuntimeError as error:
             campaign.note("daemon", "end", str(error))
             raise
@@ -351,6 +356,19 @@ async def _travel(campaign: Campaign) -> None:
     campaign.outcomes += outcomes
     campaign.findings += report.findings_of(outcomes)
     campaign.figures[travel.NAME] = {**report.of_part(outcomes), "placements": figures}
+
+
+async def _faults(campaign: Campaign) -> list[FaultSeen]:
+    """Try faults of workers, and return what came of each."""
+    indices = list(campaign.options.cases_of(FAULTS))
+    bar = campaign.progress.add_task(FAULTS, total=len(indices))
+    found = await faults.run(indices, campaign.options.seed, lambda: campaign.progress.advance(bar))
+    for kind, what in found.findings:
+        campaign.note(FAULTS, kind, what)
+    campaign.outcomes += found.outcomes
+    campaign.findings += report.findings_of(found.outcomes)
+    campaign.figures[FAULTS] = report.of_part(found.outcomes)
+    return found.seen
 
 
 def _read_log(campaign: Campaign, log: Path) -> None:

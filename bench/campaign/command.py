@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 from bench.campaign import report, travel
-from bench.campaign.campaign import ALONE, PARTS, Options, run
+from bench.campaign.campaign import ALONE, FAULTS, PARTS, Options, run
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 QUICK = 400  # cases
@@ -19,7 +19,7 @@ def options(arguments: list[str] | None = None) -> tuple[Options, Path]:
     parser.add_argument("--count", type=int, default=10_000, help="cases in all, about")
     parser.add_argument("--minutes", type=float, default=15, help="after which no further case begins")
     parser.add_argument("--only", choices=PARTS, action="append", help="a part; may be given several times")
-    parser.add_argument("--quick", action="store_true", help="two minutes, without attacks, signals, travel")
+    parser.add_argument("--quick", action="store_true", help="two minutes, without attacks, signals, travel, faults")
     parser.add_argument("--case", help="PART:INDEX, as in a report: this one alone")
     parser.add_argument("--videos", type=Path, help="folder with more media, searched through and through")
     parser.add_argument("--out", type=Path, default=REPOSITORY / "bench/results/campaign", help="folder for the report")
@@ -29,7 +29,7 @@ def options(arguments: list[str] | None = None) -> tuple[Options, Path]:
     if given.case:
         part, _, index = given.case.partition(":")
         case = (part, int(index))
-    slow = {travel.NAME, *(alone.name for alone in ALONE)}
+    slow = {travel.NAME, FAULTS, *(alone.name for alone in ALONE)}
     parts = [part for part in PARTS if not given.quick or part not in slow]
     return Options(given.seed, count, minutes, given.only or parts, given.videos, case), given.out
 

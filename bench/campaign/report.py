@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 
 from bench.campaign.cases import Outcome
+from bench.campaign.faults import summary
+from bench.campaign.faults.trial import Seen
 from bench.campaign.replay import Replayed
 
 _MIB = 1 << 20
@@ -46,6 +48,7 @@ class Report(msgspec.Struct, kw_only=True):
     memory_mib: dict[str, float]
     slowest: list[tuple[str, str, float]]
     replayed: list[Replayed]
+    faults: list[Seen] = []
 
 
 def of_part(outcomes: Sequence[Outcome]) -> dict[str, Any]:
@@ -82,6 +85,8 @@ def write(report: Report, folder: Path, name: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.json").write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
     (folder / f"{name}.md").write_text(as_markdown(report))
+    if report.faults:
+        summary.write(report.faults, folder)
 
 
 def as_markdown(report: Report) -> str:

@@ -40,7 +40,7 @@ _CLIENTS = 12
 _KILLS = 4  # of workers in an engine, which gives up at the sixth restart
 _DRAIN_SECONDS = 1.0
 _WHOLE_SECONDS = 60.0  # in which killed workers must have been replaced
-_SAMPLES = Path(samples.__file__).parent
+SAMPLES = Path(samples.__file__).parent
 
 Answers = list[list[int]]  # token ids
 
@@ -61,25 +61,27 @@ class Question(NamedTuple):
         return GenerateRequest(id=number, messages=messages, media=self.media, sampling=sampling)
 
 
-def _text(text: str) -> dict[str, Any]:
-    return {"type": "text", "text": text}
+def text(said: str) -> dict[str, Any]:
+    """Return a part of a message."""
+    return {"type": "text", "text": said}
 
 
-def _video(frames: int) -> MediaInput:
-    return MediaInput(kind="video", path=str(_SAMPLES / "shapes-motion.mp4"), options=MediaOptions(num_frames=frames))
+def video(frames: int) -> MediaInput:
+    """Return a sample video of so many frames."""
+    return MediaInput(kind="video", path=str(SAMPLES / "shapes-motion.mp4"), options=MediaOptions(num_frames=frames))
 
 
 def questions() -> list[Question]:
     """Return texts, short and long, an image and videos; some are answered twice."""
-    image = MediaInput(kind="image", path=str(_SAMPLES / "shapes.jpg"))
+    image = MediaInput(kind="image", path=str(SAMPLES / "shapes.jpg"))
     return [
-        Question("text", [_text("What is a star?")], [], 40),
-        Question("long text", [_text("The star is white. " * 40)], [], 90),
-        Question("twice", [_text("Once upon a time there was a river. " * 8)], [], 60, 2),
-        Question("image", [{"type": "image"}, _text("What is this?")], [image], 30),
-        Question("video", [{"type": "video"}, _text("What color is the star?")], [_video(8)], 30),
-        Question("video, twice", [{"type": "video"}, _text("What moves?")], [_video(4)], 50, 2),
-        Question("first token", [{"type": "video"}, _text("What moves?")], [_video(4)], 1),
+        Question("text", [text("What is a star?")], [], 40),
+        Question("long text", [text("The star is white. " * 40)], [], 90),
+        Question("twice", [text("Once upon a time there was a river. " * 8)], [], 60, 2),
+        Question("image", [{"type": "image"}, text("What is this?")], [image], 30),
+        Question("video", [{"type": "video"}, text("What color is the star?")], [video(8)], 30),
+        Question("video, twice", [{"type": "video"}, text("What moves?")], [video(4)], 50, 2),
+        Question("first token", [{"type": "video"}, text("What moves?")], [video(4)], 1),
     ]
 
 
@@ -104,10 +106,11 @@ async def _engine(**options: Any) -> AsyncIterator[Engine]:
 async def expected() -> list[Answers]:
     """Return the answers to all questions, from an engine with one memory, asked one by one."""
     async with _engine() as engine:
-        return [await _answers(engine, question.request(question.name)) for question in questions()]
+        return [await answers_of(engine, question.request(question.name)) for question in questions()]
 
 
-async def _answers(engine: Engine, request: GenerateRequest) -> Answers:
+async def answers_of(engine: Engine, request: GenerateRequest) -> Answers:
+    """Return the tokens of all answers to a request."""
     found: Answers = [[] for _ in range(request.sampling.n)]
     async for delta in engine.generate(request):
         found[delta.index] += delta.token_ids
@@ -158,7 +161,7 @@ class Trial:
         request = questions()[number].request(str(index))
         try:
             if fate == "stays":
-                answers = await _answers(self._engine, request)
+                answers = await answers_of(self._engine, request)
                 if answers != self._right[number]:
                     raise ViolationError(f"{answers} in place of {self._right[number]}")
                 return "exact"
@@ -166,7 +169,7 @@ class Trial:
                 return await self._leave(request, random.randrange(20))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(random.expovariate(4)):
-                    await _answers(self._engine, request)
+                    await answers_of(self._engine, request)
             return "called back"
         except RequestError as error:
             killed = error.kind is ErrorKind.INTERNAL and "worker" in error.message  # with it for the third time

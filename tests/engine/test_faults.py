@@ -1,0 +1,43 @@
+"""Faults of every kind strike a running engine's workers, one after the other, while requests of every kind run."""
+
+import os
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from bench.campaign.faults.kinds import AT_FULL_MEMORY, FAULTS, workers_with_faults
+from bench.campaign.faults.trial import Trial, case, engine, expected
+from ipc_buffers import list_arenas
+
+STREAM_TOKENS = 60
+PLACEMENTS = {"shared": 38, "ep+d@mem1": 14}  # with so many faults each, and the last one
+SEED = 1
+STOPPED = [fault for fault in FAULTS if fault.name == "SIGSTOP"]
+OTHERS = [fault for fault in FAULTS if fault not in (*STOPPED, AT_FULL_MEMORY) and fault.name != "nothing"]
+
+pytestmark = pytest.mark.xdist_group("faults")
+
+
+@pytest.fixture(scope="module")
+def faulty() -> Iterator[None]:
+    with workers_with_faults():
+        yield
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.usefixtures("faulty")
+async def test_each_request_gets_its_answer_or_one_clear_error_and_nothing_is_left(placement: str) -> None:
+    """An answer after a fault is that before the first one; the last fault ends the engine."""
+    processes = set(psutil.Process().children(recursive=True))
+    cases = [case(SEED, index, OTHERS) for index in range(PLACEMENTS[placement])]
+    cases += [case(SEED, len(cases), STOPPED), case(SEED, len(cases) + 1, [AT_FULL_MEMORY])]
+    async with engine(placement, kv_cache_mib=8) as own:
+        trial = Trial(own, await expected(own, STREAM_TOKENS), streams=1, stream_tokens=STREAM_TOKENS)
+        seen = [await trial.run(each) for each in cases]
+        assert own.healthy is False
+    assert sum(each.replaced for each in seen) > len(cases) / 2
+    assert sum(each.statuses.get("exact", 0) for each in seen) > 2 * len(cases)
+    assert not [each.name for each in list_arenas() if f"{os.getpid()}-" in each.name]
+    _, alive = psutil.wait_procs(set(psutil.Process().children(recursive=True)) - processes, timeout=10)
+    assert not alive
