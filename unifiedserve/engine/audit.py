@@ -1,4 +1,4 @@
-"""Corrects the references of pages that several requests share, after a worker has died with some of them."""
+"""Corrects the references of pages that several requests share, after a death or a step that failed."""
 
 import asyncio
 from collections import Counter
@@ -12,7 +12,7 @@ from unifiedserve.memory.shared import PoolKey, SharedMemory
 from unifiedserve.messages.wire import Count, Heard, PagesFreed
 from unifiedserve.placement import Stage
 
-_PAUSE_SECONDS = 1.0  # before pages are looked at again whose references changed meanwhile
+_PAUSE_SECONDS = 0.25  # before pages are looked at again whose references changed meanwhile
 
 Words = dict[PoolKey, dict[int, int]]  # of shared pages
 
@@ -32,7 +32,7 @@ class Audit:
         self._deaths = 0
 
     def begin(self) -> int:
-        """Return the number of this death: the audit of an earlier one is of no use any more."""
+        """Return the number of this death, or failed step: the audit of an earlier one is of no use any more."""
         self._deaths += 1
         return self._deaths
 

@@ -23,10 +23,10 @@ from unifiedserve.engine.roles import Roles
 from unifiedserve.engine.running import Running, assemble
 from unifiedserve.engine.threads import in_thread, on_loop
 from unifiedserve.engine.workers import WorkerEvents, Workers
-from unifiedserve.errors import ConfigError, RequestError
+from unifiedserve.errors import ConfigError, ErrorKind, RequestError
 from unifiedserve.messages.api import Delta, GenerateRequest
 from unifiedserve.messages.seen import RequestPlan
-from unifiedserve.messages.wire import Ended, Heard, Message, Ready, Unfit
+from unifiedserve.messages.wire import Ended, Failed, Heard, Message, Ready, Unfit
 from unifiedserve.models.base import Processor
 from unifiedserve.models.default import DEFAULT_MODEL
 from unifiedserve.observe.live import Live
@@ -243,6 +243,9 @@ class Engine:
                 self._worker_ended(instance, code, generation)
             case Heard():
                 self._recovery.heard(message)
+            case Failed(kind=ErrorKind.INTERNAL):
+                self._started.messages.handle(message)
+                self._recovery.step_failed(self._started)
             case _:
                 self._started.messages.handle(message)
 

@@ -113,6 +113,11 @@ class Observation:
         memory = self._memory()
         return memory.pulses.worked_on(instance) if memory else set()
 
+    def turns(self, instance: str) -> int:
+        """Return how many turns an instance's worker has begun; one that comes round lives."""
+        memory = self._memory()
+        return memory.pulses.turns(instance) if memory else 0
+
     def check_integrity(self) -> None:
         """Raise PoolError, saying what is wrong, if a pool is not as it must be while no request is in flight."""
         if memory := self._memory():

@@ -86,6 +86,14 @@ class Recovery:
         """Take in what a worker answers that lives on."""
         self._survivors.heard(message)
 
+    def step_failed(self, running: Running) -> None:
+        """Correct the references of shared pages: a step that failed may have left some.
+
+        While a worker is replaced, that is done afterwards anyway.
+        """
+        if self._health.healthy:
+            self._keep(asyncio.create_task(self._audit.carry_out(running.workers, self._audit.begin())))
+
     def cancel(self) -> None:
         """Stop what is under way."""
         for task in self._tasks:

@@ -17,7 +17,8 @@ from unifiedserve.errors import ErrorKind
 
 _DAY = 86_400.0  # seconds
 _SMALL_FILE = 64 << 10  # bytes that a file may have where there is no room; what is logged is shorter
-# What workers are forked from: they raise an exception some calls after SIGUSR1, and their clock jumps at SIGUSR2.
+# What workers are forked from: they raise an exception some calls after SIGUSR1, but none after SIGUSR2, and their
+# clock jumps at SIGURG.
 _ZYGOTE = f"""
 import random, signal, sys, time
 
@@ -31,11 +32,15 @@ def fail(number, frame):
 
     sys.setprofile(count)
 
+def rest(number, frame):
+    sys.setprofile(None)
+
 def jump(number, frame, real=time.time):
     time.time = lambda: real() - {_DAY}
 
 signal.signal(signal.SIGUSR1, fail)
-signal.signal(signal.SIGUSR2, jump)
+signal.signal(signal.SIGUSR2, rest)
+signal.signal(signal.SIGURG, jump)
 from unifiedserve.worker.zygote import main
 main()
 """
@@ -61,6 +66,14 @@ class Fault(NamedTuple):
 def _signalled(number: signal.Signals, pid: int) -> Iterator[None]:
     os.kill(pid, number)
     yield
+
+
+@contextmanager
+def _raises(pid: int) -> Iterator[None]:
+    os.kill(pid, signal.SIGUSR1)
+    yield
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGUSR2)
 
 
 @contextmanager
@@ -98,7 +111,7 @@ def _killed_without_room(pid: int) -> Iterator[None]:
 def _clocks_jump(pid: int) -> Iterator[None]:
     """Set the clock of this process a day forward, and that of a worker a day back; monotonic ones go on."""
     real = time.time
-    os.kill(pid, signal.SIGUSR2)
+    os.kill(pid, signal.SIGURG)
     with mock.patch("time.time", side_effect=lambda: real() + _DAY):
         yield
 
@@ -118,7 +131,7 @@ FAULTS = (
     Fault("SIGBUS", 1, _sends(signal.SIGBUS)),
     Fault("SIGABRT", 0.5, _sends(signal.SIGABRT)),
     Fault("SIGSTOP", 0.7, _sends(signal.SIGSTOP)),
-    Fault("exception", 1.5, _sends(signal.SIGUSR1), deadly=False, errors=frozenset({ErrorKind.INTERNAL})),
+    Fault("exception", 1.5, _raises, deadly=False, errors=frozenset({ErrorKind.INTERNAL})),
     Fault("no memory", 1, _short_of_memory, deadly=False, errors=frozenset({ErrorKind.INVALID, ErrorKind.INTERNAL})),
     Fault("/dev/shm is full", 0.7, lambda pid: _small_files(0), deadly=False, errors=frozenset({ErrorKind.NO_ROOM})),
     Fault("disk is full", 0.7, lambda pid: _small_files(pid), deadly=False),

@@ -159,7 +159,7 @@ class Trial:
         self.pids: set[int] = set()  # of all workers that there have been
 
     async def run(self, case: Case) -> Seen:
-        """Try a case. Raises ViolationError for what must not be, and TimeoutError for what does not end."""
+        """Try a case. Raises ViolationError for what must not be, or does not end."""
         pids, hosts = self._worker_pids(), self._placement.hosts(case.stage)
         victim = hosts[case.choice % len(hosts)]
         seen = Seen(
@@ -173,9 +173,16 @@ class Trial:
         )
         streams, others = self._clients(case)
         clients = [*streams, *others]
-        async with asyncio.timeout(_WHOLE_SECONDS):
-            ended = [asyncio.create_task(client.run()) for client in clients]
-            began = await self._strike(case, pids[victim], clients, ended, seen)
+        ended = [asyncio.create_task(client.run()) for client in clients]
+        try:
+            async with asyncio.timeout(_WHOLE_SECONDS):
+                began = await self._strike(case, pids[victim], clients, ended, seen)
+        except TimeoutError:
+            waiting = [client.name for client, task in zip(clients, ended, strict=True) if not task.done()]
+            raise ViolationError(f"{waiting} had no end, and {self._unlike(pids)} were replaced") from None
+        finally:
+            for task in ended:
+                task.cancel()
         rights = [self._right[-1]] * len(streams) + [self._right[each.number] for each in case.asked]
         seen.statuses = dict(Counter(map(partial(_status, case), clients, ended, rights)))
         seen.gap = max((gap for client in streams if (gap := client.longest_gap(began)) is not None), default=None)
@@ -187,10 +194,10 @@ class Trial:
 
     def _clients(self, case: Case) -> tuple[list[Client], list[Client]]:
         """Return the streams of a case, and who asks all else."""
-        questions, tokens = mixed(), self._stream_tokens
+        tokens = self._stream_tokens
         streams = [Client(self._engine, stream(tokens), f"{case.index}-s{each}") for each in range(self._streams)]
         others = [
-            Client(self._engine, questions[each.number], f"{case.index}-{number}", each.leaves)
+            Client(self._engine, mixed()[each.number], f"{case.index}-{number}", each.leaves)
             for number, each in enumerate(case.asked)
         ]
         return streams, others
@@ -205,21 +212,33 @@ class Trial:
         with case.fault.strike(pid):
             if case.again:
                 await self._engine.wait_for(lambda: not self._engine.healthy)
-                await self._kill_beside(seen.victim)
+                await self._kill_beside(seen.victim, pid)
             if case.fault.deadly and not case.fault.engine:
                 await self._engine.wait_for(lambda: self._serves(seen.victim, pid))
                 seen.back = time.monotonic() - began
             await asyncio.wait(ended)
         if not case.fault.engine:
-            await self._engine.wait_for(lambda: self._engine.healthy)
+            await self._settle(seen.victim, pid)
         seen.replaced = self._worker_pids().get(seen.victim) != pid
         return began
 
-    async def _kill_beside(self, victim: str) -> None:
-        """Kill the worker beside the one that has just died; where there is no other, the next one of its own."""
+    async def _settle(self, victim: str, pid: int) -> None:
+        """Return when the victim has come round or another one serves: no late end of it is the next fault's."""
+        began = self._engine.observation.turns(victim)
+
+        def settled() -> bool:
+            return self._serves(victim, pid) or self._engine.observation.turns(victim) > began + 1
+
+        while not (self._engine.healthy and settled()):
+            await asyncio.sleep(0.01)
+
+    async def _kill_beside(self, victim: str, dead: int) -> None:
+        """Kill the worker beside the one that has just died, or the next one of its own if there is no other."""
         names = [instance.name for instance in self._placement.instances]
         other = names[(names.index(victim) + 1) % len(names)]
-        os.kill(self._worker_pids()[other], signal.SIGKILL)
+        await self._engine.wait_for(lambda: self._worker_pids()[other] != dead)
+        os.kill(pid := self._worker_pids()[other], signal.SIGKILL)
+        await self._engine.wait_for(lambda: self._worker_pids()[other] != pid)
 
     def _serves(self, name: str, pid: int) -> bool:
         return self._engine.healthy and self._worker_pids().get(name) not in (None, pid)
@@ -242,18 +261,24 @@ class Trial:
 
     async def _check_drained(self, seen: Seen) -> None:
         """Wait until no page is in use, and hold the pools' books to what they must be."""
-        began, buffers = time.monotonic(), self._engine.observation.buffers
-        async with asyncio.timeout(_WHOLE_SECONDS):
-            await self._engine.wait_for(lambda: not self._engine.observation.in_flight)
-            while any(used for used, _ in buffers().values()):
-                await asyncio.sleep(0.01)
+        began, observed = time.monotonic(), self._engine.observation
+        try:
+            async with asyncio.timeout(_WHOLE_SECONDS):
+                while observed.in_flight or any(used for used, _ in observed.buffers().values()):
+                    await asyncio.sleep(0.01)
+        except TimeoutError:
+            raise ViolationError(f"{observed.in_flight} are in flight, pages: {observed.buffers()}") from None
         seen.drained = time.monotonic() - began
         self._engine.observation.check_integrity()
 
     def _check_others(self, case: Case, victim: str, pids: dict[str, int]) -> None:
+        if not case.again and (others := [name for name in self._unlike(pids) if name != victim]):
+            raise ViolationError(f"{others} were replaced, too, when {victim} had {case.fault.name}")
+
+    def _unlike(self, pids: dict[str, int]) -> list[str]:
+        """Return the instances whose workers are other ones than these."""
         now = self._worker_pids()
-        if not case.again and (gone := [name for name in pids if now.get(name) != pids[name] and name != victim]):
-            raise ViolationError(f"{gone} were replaced, too, when {victim} had {case.fault.name}")
+        return [name for name in pids if now.get(name) != pids[name]]
 
 
 def _status(case: Case, client: Client, task: "asyncio.Task[None]", right: Answers) -> str:
