@@ -11,7 +11,8 @@ from bench.campaign.faults.trial import Trial, case, engine, expected
 from ipc_buffers import list_arenas
 
 STREAM_TOKENS = 60
-PLACEMENTS = {"shared": 38, "ep+d@mem1": 14}  # with so many faults each, and the last one
+PLACEMENTS = {"shared": 38, "e+p@mem1+d@mem2": 14}  # with so many faults each, and the last one
+PATCHES = {"shared": 2, "e+p@mem1+d@mem2": 4}  # MiB: of one memory only, less than a video needs
 SEED = 1
 STOPPED = [fault for fault in FAULTS if fault.name == "SIGSTOP"]
 OTHERS = [fault for fault in FAULTS if fault not in (*STOPPED, AT_FULL_MEMORY) and fault.name != "nothing"]
@@ -25,19 +26,24 @@ def faulty() -> Iterator[None]:
         yield
 
 
+def children() -> set[psutil.Process]:
+    """Processes of engines, less what all engines of this process start their workers from."""
+    return {each for each in psutil.Process().children(recursive=True) if each.name() != "us:zygote"}
+
+
 @pytest.mark.parametrize("placement", PLACEMENTS)
 @pytest.mark.usefixtures("faulty")
 async def test_each_request_gets_its_answer_or_one_clear_error_and_nothing_is_left(placement: str) -> None:
     """An answer after a fault is that before the first one; the last fault ends the engine."""
-    processes = set(psutil.Process().children(recursive=True))
+    processes = children()
     cases = [case(SEED, index, OTHERS) for index in range(PLACEMENTS[placement])]
     cases += [case(SEED, len(cases), STOPPED), case(SEED, len(cases) + 1, [AT_FULL_MEMORY])]
-    async with engine(placement, kv_cache_mib=8) as own:
+    async with engine(placement, 8, PATCHES[placement]) as own:
         trial = Trial(own, await expected(own, STREAM_TOKENS), streams=1, stream_tokens=STREAM_TOKENS)
         seen = [await trial.run(each) for each in cases]
         assert own.healthy is False
     assert sum(each.replaced for each in seen) > len(cases) / 2
     assert sum(each.statuses.get("exact", 0) for each in seen) > 2 * len(cases)
     assert not [each.name for each in list_arenas() if f"{os.getpid()}-" in each.name]
-    _, alive = psutil.wait_procs(set(psutil.Process().children(recursive=True)) - processes, timeout=10)
+    _, alive = psutil.wait_procs(children() - processes, timeout=10)
     assert not alive
