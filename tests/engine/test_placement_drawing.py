@@ -23,7 +23,7 @@ def drawn(checkpoint: Path, placement: str, **options: object) -> str:
 def test_one_memory_is_a_single_sum(checkpoint: Path) -> None:
     text = drawn(checkpoint, "shared")
     assert "shared by all of them: language model " in text
-    assert "KV cache 5 + patch buffer 7 + visual buffer 3 + queues 32 = " in text
+    assert "KV cache 5 + patch buffer 7 + visual buffer 3 + queues 33 = " in text
     assert "mem0" not in text
 
 
@@ -39,7 +39,7 @@ def test_each_memory_has_its_own_sum(checkpoint: Path) -> None:
     assert "KV cache 5 + visual buffer 3 = " in second
     assert "encoder" not in second
     assert "mem2: nothing" in lines
-    assert "shared by all of them: queues 40 MiB" in lines
+    assert "shared by all of them: queues 41 MiB" in lines
     (vision,) = (line for line in lines if "vision" in line and "patch buffer" in line)
     assert "patch buffer of mem0 7" in vision
 

@@ -196,6 +196,7 @@ def test_ctrl_c_stops_the_daemon_cleanly(tmp_path: Path) -> None:
     assert [re.sub(r"[1-9]\d*", "N", line) for line in lines] == [
         "decode-N: N turns are alike",
         "encode-prefill-N: N turns are alike",
+        "vision-N: 0 turns are alike",
     ]
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{url}/health")
