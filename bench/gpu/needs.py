@@ -48,7 +48,8 @@ CONDITIONS = {
         "packages that serve are missing: carry.py assembles them",
     ),
     "engine": Condition(
-        "from unifiedserve.device.cuda.support import obstacle; raise SystemExit(obstacle())",
+        "from unifiedserve.config import EngineConfig; from unifiedserve.device.cuda.support import obstacle; "
+        "raise SystemExit(obstacle(EngineConfig()))",
         "the engine finds no GPU that it can use: see the doctor's report",
     ),
 }

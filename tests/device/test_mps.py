@@ -43,7 +43,7 @@ def engine():
     exec(SEES)
     sharing = Mps(EngineConfig.of(share="mps"))
     sharing.start()
-    client = os.environ | sharing.environment(read_placement("shared", ()).instances[0])
+    client = os.environ | sharing.environment(read_placement("shared", ()).instances[0], "cuda:0")
     subprocess.run([sys.executable, "-c", SEES], env=client, check=True)
     sharing.stop()
 
@@ -208,20 +208,20 @@ def test_a_folder_without_an_owner_is_removed(orders: Callable[[], list[str]]) -
 def test_workers_are_clients_by_what_the_placement_and_the_user_say(orders: Callable[[], list[str]]) -> None:
     sharing = Mps(EngineConfig.of(gpu_threads=("encode-prefill=60",), gpu_memory_limits=("decode=9000",)))
     sharing.start()
-    first = sharing.environment(DECODE)
+    first = sharing.environment(DECODE, "cuda:0")
     assert (first[PRIORITY], first.get(THREADS)) == ("0", None)
-    assert sharing.environment(ENCODE_PREFILL)[PRIORITY] == "1"
-    assert sharing.environment(ENCODE_PREFILL)[THREADS] == "60"
+    assert sharing.environment(ENCODE_PREFILL, "cuda:0")[PRIORITY] == "1"
+    assert sharing.environment(ENCODE_PREFILL, "cuda:0")[THREADS] == "60"
     assert first[MEMORY] == "0=9000M"
-    assert MEMORY not in sharing.environment(ENCODE_PREFILL)
-    assert sharing.environment(VISION)[PIPES] == first[PIPES]
+    assert MEMORY not in sharing.environment(ENCODE_PREFILL, "cuda:0")
+    assert sharing.environment(VISION, "cuda:0")[PIPES] == first[PIPES]
     sharing.terminate([5])
     assert orders()[-1].endswith(" 5")
     sharing.start()  # anew
-    assert sharing.environment(DECODE)[PIPES] != first[PIPES]
+    assert sharing.environment(DECODE, "cuda:0")[PIPES] != first[PIPES]
     sharing.stop()
     sharing.stop()
-    assert sharing.environment(DECODE) == {PIPES: NO_PIPES}
+    assert sharing.environment(DECODE, "cuda:0") == {PIPES: NO_PIPES}
 
 
 def test_without_mps_workers_take_turns_and_the_log_says_so_once(
@@ -230,7 +230,7 @@ def test_without_mps_workers_take_turns_and_the_log_says_so_once(
     monkeypatch.setenv("FAKE_MPS_FAULT", "refuses")
     sharing = Mps(EngineConfig())
     sharing.start()
-    assert sharing.environment(DECODE) == TimeSlices().environment(DECODE) == {PIPES: NO_PIPES}
+    assert sharing.environment(DECODE, "cuda:0") == TimeSlices().environment(DECODE, "cuda:0") == {PIPES: NO_PIPES}
     (record,) = caplog.records
     assert "workers take turns on the GPU, as MPS cannot be used" in record.message
     with pytest.raises(ConfigError, match=r"--share mps: .*ended with code 1"):

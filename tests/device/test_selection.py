@@ -27,9 +27,9 @@ GPU = {
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Pretend that there is a GPU, Triton, and a torch for CUDA 13, except for what is given."""
 
-    def pretend(built_for: str | None = "13.0", triton: bool = True, **given: Any) -> None:
+    def pretend(built_for: str | None = "13.0", triton: bool = True, gpus: int = 1, **given: Any) -> None:
         found = SimpleNamespace(**{**GPU, **given})
-        monkeypatch.setattr(support, "list_gpus", lambda: [found])
+        monkeypatch.setattr(support, "list_gpus", lambda: [found] * gpus)
         monkeypatch.setattr(device, "free_bytes", lambda place: 1 << 30)
         monkeypatch.setattr(torch.version, "cuda", built_for)
         monkeypatch.setattr(support.importlib.util, "find_spec", lambda name: object() if triton else None)
@@ -105,6 +105,22 @@ def test_dtypes_of_older_gpus(gpu: Callable[..., None]) -> None:
     turing.check("float32")
     with pytest.raises(ConfigError, match="bfloat16: Test GPU does not compute with it; use --dtype float32"):
         turing.check("bfloat16")
+
+
+@pytest.mark.parametrize("placement", ["ep@cuda:0+d@cuda:2", "ep+d@mem2"])
+def test_a_gpu_that_is_not_there(placement: str, gpu: Callable[..., None]) -> None:
+    gpu(gpus=2)
+    with pytest.raises(ConfigError) as refused:
+        chosen(device="cuda", placement=placement)
+    assert f"--placement {placement} has mem2 on cuda:2, but this process sees 2 GPUs" in str(refused.value)
+    gpu(gpus=3)
+    assert chosen(device="cuda", placement=placement) == "cuda"
+
+
+def test_gpus_mean_nothing_on_a_cpu() -> None:
+    with pytest.raises(ConfigError, match=r"--placement ep@cuda:0\+d@cuda:1: names GPUs, but the CPU computes here"):
+        chosen(device="cpu", placement="ep@cuda:0+d@cuda:1")
+    assert chosen(device="cpu", placement="ep+d@mem1") == "cpu"
 
 
 def test_a_cache_of_codes_is_for_the_processor(gpu: Callable[..., None]) -> None:

@@ -115,7 +115,7 @@ class InlineWorkers:
     ) -> None:
         """Start them on a device; what a worker does is done within the `process` of its name."""
         name = f"test-workers-{uuid.uuid4().hex[:12]}"
-        layout = with_pages(plan_layout(config, placement, processor, "float32", name, f"{name}-weights", CPU.place))
+        layout = with_pages(plan_layout(config, placement, processor, "float32", name, f"{name}-weights", CPU))
         self._pages = create_pages(layout, name)
         self.memory = SharedMemory.create(layout, self._pages)
         self.tokens: dict[int, dict[int, int]] = {}

@@ -56,7 +56,7 @@ def memory_on(
     config = EngineConfig.of(**{**SMALL, **given}, gpu_memory_utilization=0.5, placement=placement)
     footprint = Footprint(10 * MIB, 30 * MIB)
     device = DeferredDevice(gpu.room, videos_mib * MIB)
-    return EngineMemory(config, checkpoint, processor, device, lambda memory, dtype: footprint)
+    return EngineMemory(config, checkpoint, processor, device, lambda memory, dtype, stages: footprint)
 
 
 def test_the_kv_cache_takes_what_is_left(
@@ -231,7 +231,7 @@ def try_out(
         return rehearse(spec, own, DeferredDevice(gpu.room), processor, KnownShares(tmp_path / "cache" / "shares.json"))
 
     try:
-        yield lambda: rehearse_alone(memory.shared.layout, tried)
+        yield lambda: rehearse_alone(memory.shared.layout, memory.shared.layout.only, tried)
     finally:
         memory.free()
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from ipc_buffers import Memory, list_arenas
 from unifiedserve.config import MIB, EngineConfig, machine
-from unifiedserve.device import CPU
+from unifiedserve.device import CPU, Device
+from unifiedserve.device.cuda import CudaDevice
 from unifiedserve.engine.admission.admission import Admission
 from unifiedserve.engine.buffer_sizes import plan_layout
 from unifiedserve.engine.engine_memory import EngineMemory
@@ -30,9 +31,9 @@ MIBS = {"kv": 4, "patch": 3, "visual": 2 + 1}
 SMALL = {"kv_cache_mib": 4, "patch_buffer_mib": 3, "visual_buffer_mib": 2, "visual_cache_mib": 1, "device": "cpu"}
 
 
-def layout(processor: Processor, placement: str, place: str = CPU.place) -> EngineLayout:
-    config = EngineConfig.of(placement=placement, **SMALL)
-    return plan_layout(config, config.machine.workers, processor, "float32", "none", "weights", place)
+def layout(processor: Processor, placement: str, device: Device = CPU, **given: str) -> EngineLayout:
+    config = EngineConfig.of(**{"placement": placement, **SMALL, **given})
+    return plan_layout(config, config.machine.workers, processor, "float32", "none", "weights", device)
 
 
 @pytest.mark.parametrize(
@@ -89,11 +90,27 @@ def test_kept_visual_rows_never_come_back_to_where_they_were_encoded(
         layout(ours, placement)
 
 
-def test_a_gpu_has_one_memory(ours: Processor) -> None:
-    with pytest.raises(
-        ConfigError, match=r"--placement ep@mem0\+d@mem1 has the memories mem0, mem1, but a GPU has one"
-    ):
-        layout(ours, "ep@mem0+d@mem1", "cuda:0")
+@pytest.mark.parametrize(
+    ("placement", "places"),
+    [
+        ("shared", {"mem0": "cuda:0"}),
+        ("ep+d@mem1", {"mem0": "cuda:0", "mem1": "cuda:1"}),
+        ("ep@cuda:1+d@cuda:0", {"mem1": "cuda:1", "mem0": "cuda:0"}),
+        ("ep@mem3,cuda:1+d@mem0,cuda:1", {"mem3": "cuda:1", "mem0": "cuda:1"}),
+    ],
+)
+def test_a_memory_is_on_its_gpu(ours: Processor, placement: str, places: dict[str, str]) -> None:
+    gpu = CudaDevice(EngineConfig())
+    planned = layout(ours, placement, gpu)
+    assert {memory: own.place for memory, own in planned.memories.items()} == places
+    assert {own.place for own in layout(ours, placement).memories.values()} == {"host"}
+    for place in planned.places:
+        assert set(planned.at(place).memories) == {memory for memory in places if places[memory] == place}
+
+
+def test_gpus_have_no_memory_of_nodes(ours: Processor) -> None:
+    with pytest.raises(ConfigError, match="--memories numa: on GPUs no page is in a node's memory"):
+        layout(ours, "shared", CudaDevice(EngineConfig()), memories="numa")
 
 
 def test_a_request_that_is_too_large_is_told_for_which_memory(ours: Processor) -> None:

@@ -65,14 +65,23 @@ def test_fewer_cores_than_groups_are_shared_by_neighbours() -> None:
         ("ee+p+d", "'ee' names encode twice"),
         ("0e+p+d", "0e: a part has at least one instance"),
         ("ep++d", "a part between two + is empty"),
-        ("ep + d@", "'d@' names no cores or memory"),
+        ("ep + d@", "'d@' names no cores, memory or GPU"),
         ("e p+d", "'e p' is no part"),
         ("ep@0-9+d", "there is no core 6 here; this process may use 0-5"),
         ("ep@3-1+d", "3-1 is no range"),
-        ("ep@gpu0+d", "expected cores such as 0-3,6, a NUMA node such as node0, or a memory such as mem1"),
-        ("ep@memory+d", "or a memory such as mem1"),
-        ("ep@mem01+d", "or a memory such as mem1"),
+        (
+            "ep@gpu0+d",
+            "expected cores such as 0-3,6, a NUMA node such as node0, a memory such as mem1, or a GPU such as cuda:1",
+        ),
+        ("ep@memory+d", "a memory such as mem1, or a GPU such as cuda:1"),
+        ("ep@mem01+d", "a memory such as mem1, or a GPU such as cuda:1"),
         ("ep@mem0,mem1+d", "@mem0,mem1 names 2 memories: a part has its pages in one"),
+        ("ep@cuda:0,cuda:1+d", "@cuda:0,cuda:1 names 2 GPUs: a part computes on one"),
+        ("ep@cuda+d", "or a GPU such as cuda:1"),
+        ("ep@cuda:01+d", "or a GPU such as cuda:1"),
+        ("ep@cuda:0+d@mem0,cuda:1", "mem0 cannot be on cuda:0 and on cuda:1: name two memories"),
+        ("ep@cuda:1+d", "mem0 has no GPU, and mem1 has cuda:1: name one for each memory, or for none"),
+        ("v+ep@cuda:1+d@cuda:1", "mem0 has no GPU, and mem1 has cuda:1"),
         ("ep@0-1,,mem0+d", "there is nothing between two commas"),
         ("e@mem0+p@mem1", "no part hosts decode"),
         ("ep@node99+d", "no such NUMA node"),
@@ -109,6 +118,28 @@ PLACES = st.lists(
     min_size=3,
     max_size=3,
 )
+
+
+@pytest.mark.parametrize(
+    ("text", "memories", "gpus"),
+    [
+        ("vep@cuda:0 + d@cuda:1", {"vision-encode-prefill": "mem0", "decode": "mem1"}, {"mem0": 0, "mem1": 1}),
+        ("vep@cuda:0 + d", {"vision-encode-prefill": "mem0", "decode": "mem0"}, {"mem0": 0}),
+        ("ep@0-1,cuda:1+d@mem1", {"vision": "mem1", "encode-prefill": "mem1", "decode": "mem1"}, {"mem1": 1}),
+        ("vep@mem5,cuda:0+d@cuda:0,mem6", {"vision-encode-prefill": "mem5", "decode": "mem6"}, {"mem5": 0, "mem6": 0}),
+        ("vep+d@mem1", {"vision-encode-prefill": "mem0", "decode": "mem1"}, {"mem0": 0, "mem1": 1}),
+    ],
+)
+def test_memories_and_their_gpus(text: str, memories: dict[str, str], gpus: dict[str, int]) -> None:
+    placement = read_placement(text, SIX)
+    assert {each.name: each.memory for each in placement.instances} == memories
+    assert {memory: placement.gpu_of(memory) for memory in placement.memories} == gpus
+
+
+def test_a_file_names_gpus(tmp_path: Path) -> None:
+    file = tmp_path / "ours.toml"
+    file.write_text('[[instance]]\nstages = "vep"\ngpu = 0\n\n[[instance]]\nstages = "d"\nmemory = "mem7"\ngpu = 1\n')
+    assert read_placement(str(file), SIX).gpus == {"mem0": 0, "mem7": 1}
 
 
 @given(PLACES, st.booleans())

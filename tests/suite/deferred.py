@@ -183,6 +183,12 @@ class DeferredDevice:
         self._video_bytes = video_bytes
         self._room = room or (lambda: Room("a stand-in", 1 << 30, 1 << 30))
 
+    def place_of(self, gpu: int) -> str:
+        return self.place
+
+    def at(self, place: str) -> "DeferredDevice":
+        return self
+
     def best_dtype(self) -> str:
         return "float32"
 

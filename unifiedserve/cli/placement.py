@@ -64,7 +64,7 @@ def _planned(config: EngineConfig) -> tuple[EngineLayout, Sizes, Mapping[Network
     device = select_device(config)
     model_dir, processor = load_checkpoint(config)
     dtype = dtype_of(config, device)
-    layout = plan_layout(config, config.machine.workers, processor, dtype, "none", "none", device.place)
+    layout = plan_layout(config, config.machine.workers, processor, dtype, "none", "none", device)
     own: torch.dtype = getattr(torch, dtype)
     tensors = weight_source(config, model_dir, processor.config, device, dtype)
     networks = {

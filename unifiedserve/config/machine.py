@@ -28,8 +28,8 @@ class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
             description="Which processes host the stages, and on which cores. shared: vision, encode + prefill and "
             "decode have a process each on all cores, so that videos do not stop streams; monolithic, split, ep-d, "
             "ed-p, e-p-d, one: other systems' ways, for comparisons; or parts, such as e+p+d or ep@0-3+d@4-5, or a "
-            ".toml file. A part may name the memory of its pages: ep@0-3,mem0+d@4-5,mem1. "
-            "`unifiedserve placement X` draws it"
+            ".toml file. A part may name the memory of its pages, ep@0-3,mem0+d@4-5,mem1, or its GPU, "
+            "ep@cuda:0+d@cuda:1. `unifiedserve placement X` draws it"
         ),
     ] = "shared"
     memories: Annotated[
@@ -45,7 +45,7 @@ class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             description="What brings pages from one memory to another, where there are several. shared: the reader "
             "maps the other memory and copies; tcp: over loopback, as a comparison; nixl: NVIDIA's library, if it is "
-            "installed (pip install 'unifiedserve[nixl]'). auto: shared"
+            "installed (pip install 'unifiedserve[nixl]'). auto: shared, and between GPUs copies by CUDA IPC"
         ),
     ] = "auto"
     irp: Annotated[

@@ -264,8 +264,8 @@ class Sharing(Protocol):
         Raises ConfigError if it cannot be done as asked.
         """
 
-    def environment(self, instance: Instance) -> dict[str, str]:
-        """Return what a worker must have in its environment from its start."""
+    def environment(self, instance: Instance, place: str) -> dict[str, str]:
+        """Return what a worker must have in its environment from its start; `place` is that of its memory."""
 
     def terminate(self, pids: Collection[int]) -> None:
         """Prepare the hardware for the end of workers that are about to be killed."""
@@ -301,6 +301,12 @@ class Device(Protocol):
     def kernels(self) -> Kernels:
         """What it computes with, loaded when it is first asked for."""
 
+    def place_of(self, gpu: int) -> str:
+        """Return the place of the memory of a GPU of this number, if it is a kind that has memory of its own."""
+
+    def at(self, place: str) -> "Device":
+        """Return the device of its kind whose memory is at a place."""
+
     def best_dtype(self) -> str:
         """Return what `--dtype auto` means."""
 
@@ -335,11 +341,15 @@ class Device(Protocol):
         """Return a queue of work beside all others; where `synchronous`, it takes a part of what the caller had."""
 
     def upload(self, host: Tensor) -> Tensor:
-        """Return a copy of a host tensor on the device, made in the order of its work; the host may reuse its own."""
+        """Return a copy on the device of a tensor of the host, or of another of its kind, in the order of its work.
+
+        The host may reuse its own at once; what is on another device must stay until a fence.
+        """
 
     def adopt(self, frames: Any) -> Tensor:
-        """Return frames that FlashCodec has put on a device, `__dlpack__`, as a tensor on this one, copied only from
-        another. What was in their memory is gone with the tensor: let go of it after a fence.
+        """Return frames that FlashCodec has put on a device of this kind, `__dlpack__`, as a tensor where they are.
+
+        What was in their memory is gone with the tensor: let go of it after a fence.
         """
 
     def fence(self) -> None:

@@ -40,7 +40,7 @@ def select_device(config: EngineConfig) -> Device:
     from unifiedserve.device.cuda.support import has_gpu, obstacle
 
     stay_outside()
-    reason = obstacle()
+    reason = obstacle(config)
     if reason is None:
         return open_device("cuda", config)
     if config.machine.device == "cuda":
@@ -54,6 +54,11 @@ def _cpu(config: EngineConfig) -> Device:
     if given:
         options = ", ".join("--" + name.replace("_", "-") for name in given)
         raise ConfigError(f"{options}: means nothing on a CPU, which computes here; leave it out or give --device cuda")
+    if config.machine.workers.gpus:
+        raise ConfigError(
+            f"--placement {config.machine.placement}: names GPUs, but the CPU computes here; name memories (mem1) or "
+            "give --device cuda"
+        )
     if config.media.decode_on == "gpu":
         raise ConfigError("--decode-on gpu: with --device cpu cores decode; leave it out, or give --device cuda")
     return CPU

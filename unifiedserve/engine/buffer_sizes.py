@@ -11,7 +11,7 @@ from unifiedserve.memory.kv_cache import KVLayout
 from unifiedserve.memory.shared import EngineLayout, MemoryLayout, PoolSize
 from unifiedserve.models.base import Processor
 from unifiedserve.placement import Placement, Stage, networks_of
-from unifiedserve.placement.numa import node_of_memory
+from unifiedserve.placement.instances import number_of_memory
 
 
 def dtype_of(config: EngineConfig, device: Device) -> str:
@@ -26,20 +26,18 @@ def plan_layout(
     dtype: str,
     engine_id: str,
     weights: str,
-    place: str,
+    device: Device,
 ) -> EngineLayout:
     """Return the layout as configured; on a device with memory of its own the KV cache may still become another size.
 
-    Each memory has what the stages of its instances need. Names of its part of the weights begin with `weights`. Raises
-    ConfigError for a buffer without a single page, for several memories on a device with memory of its own, and where
-    requests could wait for each other's pages.
+    Each memory has what the stages of its instances need, in the memory of its GPU, or the host's. Names of its part of
+    the weights begin with `weights`. Raises ConfigError for a buffer without a single page, for memories of NUMA nodes
+    on a device with memory of its own, and where requests could wait for each other's pages.
     """
     sizes = config.memory
-    if len(placement.memories) > 1 and place != CPU.place:
-        raise ConfigError(
-            f"--placement {placement.name} has the memories {', '.join(placement.memories)}, but a GPU has one: "
-            "name none, or give --device cpu"
-        )
+    on_nodes = config.machine.memories == "numa"
+    if on_nodes and device.name != CPU.name:
+        raise ConfigError("--memories numa: on GPUs no page is in a node's memory; leave it out, or give --device cpu")
     if placement.sends_back and processor.keeps_visual_rows:
         raise ConfigError(
             f"--placement {placement.name}: answers of this model hold visual tokens, which would come back to the "
@@ -67,8 +65,8 @@ def plan_layout(
                 needs,
                 pools,
                 f"{weights}-{memory}",
-                place,
-                node_of_memory(memory) if config.machine.memories == "numa" else None,
+                device.place_of(placement.gpu_of(memory)),
+                number_of_memory(memory) if on_nodes else None,
             )
             for memory in placement.memories
         },

@@ -1,13 +1,13 @@
 """How much of a device's own memory the engine may take, and what is left of it for the KV cache."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from unifiedserve.config import MIB, EngineConfig
 from unifiedserve.device import Room
 from unifiedserve.engine.rehearsal import Footprint
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.shared import EngineLayout
-from unifiedserve.placement import Placement, Stage
+from unifiedserve.placement import Instance, Placement, Stage
 
 _SHARED = {"weights", "KV cache"}  # what only another model, dtype or context makes smaller
 
@@ -16,27 +16,46 @@ class RoomError(ConfigError):
     """What is asked for does not fit into a device's memory."""
 
 
-def workers_bytes(placement: Placement, footprint: Footprint) -> dict[str, int]:
-    """Return what each worker of a placement takes of it, by name."""
-    return {
-        instance.name: footprint.idle if instance.only_decodes_media else footprint.busy
-        for instance in placement.instances
-    }
+def workers_bytes(placement: Placement, own: EngineLayout, footprints: Mapping[str, Footprint]) -> dict[str, int]:
+    """Return what workers take of a device that has these memories, by name; workers of other devices as one.
 
-
-def unseen_bytes(placement: Placement, decode: int, videos: int) -> dict[str, int]:
-    """Return what workers take beside that, by use: what decode and what decoders of videos take in one of them."""
-    stages = [stage for instance in placement.instances for stage in instance.stages]
+    `footprints` has what a worker of the model takes in each memory with weights.
+    """
+    idle = max(footprint.idle for footprint in footprints.values())
     found = {
-        "scratch of decode": decode * stages.count(Stage.DECODE),
-        "decoders of videos": videos * stages.count(Stage.VISION),
+        instance.name: idle if instance.only_decodes_media else footprints[instance.memory].busy
+        for instance in placement.instances
+        if instance.memory in own.memories
+    }
+    visitors = len(_visitors(placement, own))
+    return {**found, "workers of other GPUs": visitors * idle} if visitors else found
+
+
+def unseen_bytes(placement: Placement, own: EngineLayout, decode: Mapping[str, int], videos: int) -> dict[str, int]:
+    """Return what workers take of a device beside that, by use.
+
+    `decode` is what it takes in one of them, by memory, and `videos` what decoders of videos take in one of them.
+    """
+    here = [instance for instance in placement.instances if instance.memory in own.memories]
+    decoders = [each for each in [*here, *_visitors(placement, own)] if Stage.VISION in each.stages]
+    found = {
+        "scratch of decode": sum(decode.get(each.memory, 0) for each in here if Stage.DECODE in each.stages),
+        "decoders of videos": videos * len(decoders),
     }
     return {use: size for use, size in found.items() if size}
 
 
-def check_role(started: Placement, changed: Placement) -> None:
-    """Raise ConfigError if a change needs memory of a device beside what was set aside when the engine started."""
-    before, after = _takers(started), _takers(changed)
+def _visitors(placement: Placement, own: EngineLayout) -> list[Instance]:
+    """Return the workers of other devices that open memories of this one: vision writes there, and others pull."""
+    pools = {pool for memory in own.memories.values() for pool in memory.pools}
+    opened = {Stage.VISION: "patch", Stage.PREFILL: "visual", Stage.DECODE: "kv"}
+    others = [instance for instance in placement.instances if instance.memory not in own.memories]
+    return [each for each in others if pools & {opened[stage] for stage in each.stages if stage in opened}]
+
+
+def check_role(started: Placement, changed: Placement, memory: str) -> None:
+    """Raise ConfigError if a change in a memory needs more of its device than was set aside when the engine started."""
+    before, after = _takers(started, memory), _takers(changed, memory)
     more = next((what for what, count in after.items() if count > before[what]), None)
     if more is not None:
         raise ConfigError(
@@ -44,21 +63,26 @@ def check_role(started: Placement, changed: Placement) -> None:
         )
 
 
-def _takers(placement: Placement) -> dict[str, int]:
-    """Count the workers that take memory of their own, by what they take it for."""
-    stages = [stage for instance in placement.instances for stage in instance.stages]
+def _takers(placement: Placement, memory: str) -> dict[str, int]:
+    """Count the workers of a memory that take some of its device for themselves, by what they take it for."""
+    here = [instance for instance in placement.instances if instance.memory == memory]
+    stages = [stage for instance in here for stage in instance.stages]
     return {
-        "compute": sum(not instance.only_decodes_media for instance in placement.instances),
+        "compute": sum(not instance.only_decodes_media for instance in here),
         "decode tokens": stages.count(Stage.DECODE),
         "decode media": stages.count(Stage.VISION),
     }
 
 
-def describe(room: Room, layout: EngineLayout, workers: Mapping[str, int], tokens: int) -> str:
-    """Say in a line what the memory is used for; `workers` is what they take, by use."""
-    parts = {"KV cache": layout.only.kv.bytes, **layout.only.buffers(), **workers}
-    sizes = ", ".join(f"{name} {size // MIB:,} MiB" for name, size in parts.items())
-    return f"{room.name}: {sizes}; the KV cache holds {tokens:,} tokens"
+def describe(room: Room, own: EngineLayout, workers: Mapping[str, int], tokens: Sequence[int]) -> str:
+    """Say in a line what a device's memory is used for; `workers` is what they take, by use.
+
+    `tokens` are those that each KV cache holds.
+    """
+    parts = {"KV cache": own.kv_bytes, **own.buffers(), **workers}
+    sizes = ", ".join(f"{name} {size // MIB:,} MiB" for name, size in parts.items() if size)
+    held = " and ".join(f"{each:,}" for each in tokens)
+    return f"{room.name}: {sizes}" + (f"; the KV cache holds {held} tokens" if tokens else "")
 
 
 def spare_bytes(room: Room, config: EngineConfig) -> int:

@@ -3,7 +3,7 @@
 import logging
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,20 +14,21 @@ from ipc_buffers import Memory
 from unifiedserve.config import MIB, EngineConfig
 from unifiedserve.device import Device
 from unifiedserve.engine.buffer_sizes import dtype_of, plan_layout
-from unifiedserve.engine.device_room import check_context, check_room, describe, unseen_bytes, workers_bytes
+from unifiedserve.engine.device_sizes import DeviceSizes
 from unifiedserve.engine.rehearsal import Footprint, rehearse_alone
 from unifiedserve.engine.resources import check_memory, shared_sizes
 from unifiedserve.engine.weight_source import bytes_by_memory, wanted_by, weight_source
 from unifiedserve.memory.numa_policy import near_node
-from unifiedserve.memory.shared import EngineLayout, PoolSize, SharedMemory, create_pages, free
+from unifiedserve.memory.shared import EngineLayout, SharedMemory, create_pages, free
 from unifiedserve.memory.tensors import Tensors
 from unifiedserve.memory.weights import create_weights, sum_in_host, write_weights
 from unifiedserve.models.base import Processor
 from unifiedserve.observe.start import begin_step
+from unifiedserve.placement import Stage
 
 _log = logging.getLogger(__name__)
 
-Rehearse = Callable[[SharedMemory, str], Footprint]  # over buffers, with a dtype
+Rehearse = Callable[[SharedMemory, str, Collection[Stage]], Footprint]  # over buffers, with a dtype, of these stages
 
 
 class EngineMemory:
@@ -38,8 +39,8 @@ class EngineMemory:
     ) -> None:
         """Allocate everything and load the weights.
 
-        On a device with memory of its own, `rehearse` finds out what workers take of it. Raises ConfigError, with the
-        numbers, if the machine or the device has too little memory; nothing is left behind then.
+        On devices with memory of their own, `rehearse` finds out what workers of each memory take. Raises ConfigError,
+        with the numbers, if the machine or a device has too little memory; nothing is left behind then.
         """
         self._config = config
         self._processor = processor
@@ -56,8 +57,9 @@ class EngineMemory:
             self.dtype,
             f"{self._engine_id}-{self.generation}",
             self.arena_name("weights"),
-            device.place,
+            device,
         )
+        self._sizes = DeviceSizes(config, processor, device)
         tensors = self._tensors(model_dir)
         self._weights_bytes = bytes_by_memory(self._layout, tensors, processor.config, self.dtype)
         self.uses = self._sum("weights")  # bytes of the device's memory
@@ -134,55 +136,30 @@ class EngineMemory:
 
     def _check(self) -> None:
         """Raise ConfigError if it can be known before that the weights or the buffers do not fit."""
-        layout, room = self._layout, self._device.room()
-        if room is None:
+        layout = self._layout
+        if self._device.room() is None:
             check_memory(shared_sizes(layout, self._weights_bytes), len(layout.instances))
             return
-        kv = {"KV cache": layout.only.kv.bytes} if self._config.memory.kv_cache_mib else {}
-        check_room(room, self._config, {**self.uses, **kv, **layout.only.buffers()})
+        self._sizes.check(layout, self._weights_bytes)
         check_memory({"queues": layout.queue_bytes}, len(layout.instances))
 
     def _sized(self, rehearse: Rehearse) -> EngineLayout:
-        """Return the layout with the KV cache as large as a device's own memory lets it be, if no size is given."""
-        room = self._device.room()
-        if room is None:
+        """Return the layout with the KV caches as large as a device's own memory lets them be, if no size is given."""
+        if self._device.room() is None:
             return self._layout
-        footprint = rehearse_alone(self._layout, lambda memory: rehearse(memory, self.dtype))
-        self.share = footprint.share
-        layout, config = self._layout, self._config
-        buffers = layout.only.buffers()
-        workers = workers_bytes(config.machine.workers, footprint)
-        videos = self._device.video_bytes()
-        if (
-            not config.memory.kv_cache_mib
-        ):  # as if decode took nothing: what it takes depends on how much the cache holds
-            left = check_room(room, config, {**buffers, **workers, **unseen_bytes(config.machine.workers, 0, videos)})
-            layout = _with_kv_bytes(layout, left)
-        workers |= unseen_bytes(config.machine.workers, self._decode_bytes(layout), videos)
-        if config.memory.kv_cache_mib:
-            check_room(room, config, {"KV cache": layout.only.kv.bytes, **buffers, **workers})
-        else:
-            layout = _with_kv_bytes(layout, check_room(room, config, {**buffers, **workers}))
+        footprints = {
+            name: self._rehearsed(name, rehearse) for name, own in self._layout.memories.items() if own.weights
+        }
+        self.share = min(footprint.share for footprint in footprints.values())
+        layout, workers = self._sizes.sized(self._layout, footprints)
         self.uses |= workers
-        tokens = self._tokens_held(layout)
-        check_context(room, config, tokens)
-        _log.info("%s", describe(room, layout, workers, tokens))
         return layout
 
-    def _tokens_held(self, layout: EngineLayout) -> int:
-        return (layout.only.kv.pages - layout.state_pages) * self._config.memory.kv_page_tokens
-
-    def _decode_bytes(self, layout: EngineLayout) -> int:
-        """Return what a worker's decode takes beside such a KV cache."""
-        config, text = self._config, self._processor.config.get_text_config()
-        tokens = min(config.checkpoint.max_model_len or text.max_position_embeddings, self._tokens_held(layout))
-        return self._device.decode_bytes(text, config.scheduling.max_running, tokens, config.memory.kv_page_tokens)
+    def _rehearsed(self, name: str, rehearse: Rehearse) -> Footprint:
+        """Return what a worker of the memory of that name takes of its device."""
+        stages = self._config.machine.workers.hosted_in(name)
+        memory = self._layout.memories[name]
+        return rehearse_alone(self._layout, memory, lambda shared: rehearse(shared, self.dtype, stages))
 
     def _free_shared(self) -> None:
         self.shared.unlink()
-
-
-def _with_kv_bytes(layout: EngineLayout, size: int) -> EngineLayout:
-    ((name, memory),) = layout.memories.items()
-    kv = PoolSize(size // memory.kv.page_bytes, memory.kv.page_bytes)
-    return msgspec.structs.replace(layout, memories={name: msgspec.structs.replace(memory, kv=kv)})

@@ -15,9 +15,10 @@ class Health:
         self._config = config
         self.healthy = False  # all workers live
         self.fatal: str | None = None  # why the engine serves nothing any more
-        self.weights_sum: int | None = None  # of weights in a device's own memory
+        self.weights_sums: dict[str, int] = {}  # of the weights in each memory of a device's own
         self.target_between_tokens: float | None = None  # seconds; known when the workers are up
-        self._instances = frozenset(instance.name for instance in config.machine.workers.instances)
+        self._memories = {instance.name: instance.memory for instance in config.machine.workers.instances}
+        self._instances = frozenset(self._memories)
         self._ready: set[str] = set()
         self._changed = asyncio.Event()  # replaced whenever a worker has come up, or the end has come
         self._decided = asyncio.Event()  # the workers are up, or never will be
@@ -37,7 +38,8 @@ class Health:
         """Note that a worker is up. Raises ConfigError if streams cannot hold their target with it."""
         if message.decode_step is not None:
             self._set_target(message.decode_step)
-        self.weights_sum = message.weights_sum if self.weights_sum is None else self.weights_sum
+        if message.weights_sum is not None:
+            self.weights_sums.setdefault(self._memories[message.instance], message.weights_sum)
         self._ready.add(message.instance)
         self._tell()
         if self._ready == self._instances:

@@ -48,7 +48,7 @@ class KnownShares:
 
 
 def key_of(spec: WorkerSpec, device: str) -> str:
-    """Return what a share depends on: the model, the device's name, the sizes of steps, and who computes them."""
+    """Return what a share depends on: the model, the device's name, the stages, the sizes of steps, who computes."""
     config, scheduling = spec.config, spec.config.scheduling
     checkpoint = (Path(spec.model_dir) / "config.json").read_bytes()
     sizes = (
@@ -65,7 +65,7 @@ def key_of(spec: WorkerSpec, device: str) -> str:
         config.machine.gpu_threads,
         version("torch"),
     )
-    parts = (device, hashlib.sha256(checkpoint).hexdigest(), sizes, how)
+    parts = (device, spec.instance.stages, hashlib.sha256(checkpoint).hexdigest(), sizes, how)
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
 
 

@@ -1,7 +1,7 @@
 """What a worker takes of a device's own memory: before the engine's buffers are made, one does its largest step."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -10,11 +10,19 @@ from unifiedserve.device import Device
 from unifiedserve.engine.known_shares import KnownShares, key_of
 from unifiedserve.engine.zygote import WorkerProcess, ZygoteError, shared_zygote
 from unifiedserve.errors import ConfigError
-from unifiedserve.memory.shared import ENGINE_INBOX, EngineLayout, PoolSize, SharedMemory, create_pages, free
+from unifiedserve.memory.shared import (
+    ENGINE_INBOX,
+    EngineLayout,
+    MemoryLayout,
+    PoolSize,
+    SharedMemory,
+    create_pages,
+    free,
+)
 from unifiedserve.messages.media import MediaOptions, MediaPlan, PromptError
 from unifiedserve.messages.wire import Message, Ready, Rehearse, Rehearsed, Shutdown, Unfit, pack, unpack
 from unifiedserve.models.base import Processor
-from unifiedserve.placement import FIRST_MEMORY, read_placement
+from unifiedserve.placement import FIRST_MEMORY, MODEL_STAGES, Instance, Stage, read_placement
 from unifiedserve.worker.spec import WorkerSpec
 
 PLACEMENT = read_placement("monolithic", ())  # its language worker does what those of any other do
@@ -37,9 +45,10 @@ class Footprint(NamedTuple):
     share: float = 1.0
 
 
-def rehearse_alone(layout: EngineLayout, rehearse: Callable[[SharedMemory], Footprint]) -> Footprint:
-    """Let `rehearse` have the smallest buffers for a worker of the model for which `layout` is, and free them."""
-    memory = layout.only
+def rehearse_alone(
+    layout: EngineLayout, memory: MemoryLayout, rehearse: Callable[[SharedMemory], Footprint]
+) -> Footprint:
+    """Let `rehearse` have the smallest buffers for a worker of a memory of this layout, and free them."""
     small = msgspec.structs.replace(
         memory,
         kv=PoolSize(layout.state_pages + 1, memory.kv.page_bytes),
@@ -63,10 +72,17 @@ def rehearse_alone(layout: EngineLayout, rehearse: Callable[[SharedMemory], Foot
         free(pages.values())
 
 
+def instance_of(stages: Collection[Stage]) -> Instance:
+    """Return a worker that does the largest step of these stages, but for vision."""
+    return msgspec.structs.replace(INSTANCE, stages=tuple(stage for stage in MODEL_STAGES if stage in stages))
+
+
 def rehearse(
     spec: WorkerSpec, memory: SharedMemory, device: Device, processor: Processor, known: KnownShares
 ) -> Footprint:
     """Start a worker over `memory`, the buffers of this alone, let it do the largest step, and end it.
+
+    The `device` is that of its memory.
 
     Raises ConfigError if it cannot, or takes longer than a start may.
     """
@@ -76,7 +92,7 @@ def rehearse(
     share = known.find(key)
     before = _free(device)
     try:
-        process = shared_zygote().start(spec, device.sharing.environment(spec.instance))
+        process = shared_zygote().start(spec, device.sharing.environment(spec.instance, spec.memory.place))
     except ZygoteError as error:
         raise ConfigError(str(error)) from error
     try:

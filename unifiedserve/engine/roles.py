@@ -96,7 +96,7 @@ class Roles(ChangingPlacement):
         try:
             check_sandbox(self._config, placement)
             if memory.place != CPU.place:  # whose memory was divided among the workers at the start
-                check_role(self._config.machine.workers, placement)
+                check_role(self._config.machine.workers, placement, after.memory)
         except ConfigError as error:
             raise _conflict(str(error)) from error
 

@@ -31,7 +31,7 @@ class WorkerProcesses:
     def start(
         self,
         specs: Iterable[WorkerSpec],
-        environment: Callable[[Instance], dict[str, str]],
+        environment: Callable[[Instance, str], dict[str, str]],
         generation: int,
         on_exit: OnExit,
     ) -> None:
@@ -42,7 +42,7 @@ class WorkerProcesses:
         """
         for spec in specs:
             name = spec.instance.name
-            self._running[name] = process = self._start(spec, environment(spec.instance))
+            self._running[name] = process = self._start(spec, environment(spec.instance, spec.memory.place))
             watched = (name, process, generation, on_exit)
             threading.Thread(target=self._watch, args=watched, name="watch", daemon=True).start()
 

@@ -1,5 +1,6 @@
 """All the memory that the processes of one engine share: made by the supervisor, attached by workers."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
@@ -99,6 +100,16 @@ class EngineLayout(msgspec.Struct, frozen=True):
         return memory
 
     @property
+    def places(self) -> list[str]:
+        """Where memories are, each once."""
+        return list(dict.fromkeys(memory.place for memory in self.memories.values()))
+
+    def at(self, place: str) -> "EngineLayout":
+        """Return the layout with the memories of a place alone."""
+        there = {name: memory for name, memory in self.memories.items() if memory.place == place}
+        return msgspec.structs.replace(self, memories=there)
+
+    @property
     def queue_bytes(self) -> int:
         """The bytes of all queues and tables, which are in host memory."""
         tables = SequenceTables.bytes(len(self.instances), self.sequences, self.table_pages)
@@ -113,6 +124,15 @@ class EngineLayout(msgspec.Struct, frozen=True):
         """Return the smallest pool of a name, behind the name of its memory."""
         sizes = {memory: size for (memory, name), size in self.pools.items() if name == pool}
         return min(sizes.items(), key=lambda item: item[1].pages)
+
+    @property
+    def kv_bytes(self) -> int:
+        """The bytes of the KV caches in all memories."""
+        return sum(memory.kv.bytes for memory in self.memories.values())
+
+    def buffers(self) -> dict[str, int]:
+        """Return the bytes of the buffers for media in all memories, by purpose."""
+        return dict(sum((Counter(memory.buffers()) for memory in self.memories.values()), Counter()))
 
     def segments(self, weights: Mapping[str, int]) -> dict[str, dict[str, int]]:
         """Return the bytes of the segments in each memory, by purpose; `weights` has the weights', by memory."""

@@ -55,7 +55,8 @@ def _of_ranges(text: str) -> tuple[int, ...]:
     for word in text.split(","):
         if not (found := _RANGE.fullmatch(word.strip())):
             raise ConfigError(
-                f"@{text}: expected cores such as 0-3,6, a NUMA node such as node0, or a memory such as mem1"
+                f"@{text}: expected cores such as 0-3,6, a NUMA node such as node0, a memory such as mem1, or a GPU "
+                "such as cuda:1"
             )
         first, last = int(found[1]), int(found[2] or found[1])
         if last < first or last - first > 4096:

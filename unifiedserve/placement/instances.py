@@ -47,6 +47,17 @@ def networks_of(stages: Iterable[Stage]) -> tuple[Network, ...]:
 #: the memory of instances that name none
 FIRST_MEMORY = "mem0"
 
+
+def numbered_memory(number: int) -> str:
+    """Return the name of the memory of a number."""
+    return f"mem{number}"
+
+
+def number_of_memory(memory: str) -> int:
+    """Return the number of a memory, by its name."""
+    return int(memory.removeprefix("mem"))
+
+
 #: those that need the model; vision, which does not, may be alone in a sandbox
 MODEL_STAGES = (Stage.ENCODE, Stage.PREFILL, Stage.DECODE)
 
@@ -107,11 +118,16 @@ class Placement(msgspec.Struct, frozen=True):
     name: str
     instances: tuple[Instance, ...]
     irp: bool = True
+    gpus: dict[str, int] = {}  # the number of each memory's GPU, if it says so
 
     @property
     def memories(self) -> list[str]:
         """The names of all memories, in the order in which the instances name them."""
         return list(dict.fromkeys(instance.memory for instance in self.instances))
+
+    def gpu_of(self, memory: str) -> int:
+        """Return the number of a memory's GPU, if memories are on GPUs: the memory's own, unless it says otherwise."""
+        return self.gpus.get(memory, number_of_memory(memory))
 
     @property
     def sends_back(self) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 import msgspec
 
 from unifiedserve.errors import ConfigError
-from unifiedserve.placement.instances import FIRST_MEMORY, Instance, Placement
+from unifiedserve.placement.instances import FIRST_MEMORY, Instance, Placement, numbered_memory
 
 
 def place_by_node(placement: Placement, nodes: Mapping[int, Collection[int]]) -> Placement:
@@ -17,20 +17,10 @@ def place_by_node(placement: Placement, nodes: Mapping[int, Collection[int]]) ->
     if placement.memories != [FIRST_MEMORY]:
         raise ConfigError(f"--memories numa: --placement {placement.name} names memories itself: leave one of them out")
     placed = tuple(
-        msgspec.structs.replace(instance, memory=memory_of_node(_node(instance, nodes)))
+        msgspec.structs.replace(instance, memory=numbered_memory(_node(instance, nodes)))
         for instance in placement.instances
     )
     return msgspec.structs.replace(placement, instances=placed)
-
-
-def memory_of_node(node: int) -> str:
-    """Return the name of a node's memory."""
-    return f"mem{node}"
-
-
-def node_of_memory(memory: str) -> int:
-    """Return the node of a memory, by its name."""
-    return int(memory.removeprefix("mem"))
 
 
 def _node(instance: Instance, nodes: Mapping[int, Collection[int]]) -> int:

@@ -4,29 +4,39 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from itertools import count
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from unifiedserve.errors import ConfigError
-from unifiedserve.placement.instances import FIRST_MEMORY, MODEL_STAGES, Instance, Stage
+from unifiedserve.placement.instances import FIRST_MEMORY, MODEL_STAGES, Instance, Stage, numbered_memory
 
 LETTERS = {"v": Stage.VISION, "e": Stage.ENCODE, "p": Stage.PREFILL, "d": Stage.DECODE}
 _PART = re.compile(r"(\d{0,3})([a-z]+)(?:@(.*))?", re.IGNORECASE)
 _MEMORY = re.compile(r"mem(?:0|[1-9]\d{0,2})")
+_GPU = re.compile(r"cuda:(0|[1-9]\d{0,2})")
 _EXPECTED = ", ".join(f"{letter} ({stage})" for letter, stage in LETTERS.items())
 
 
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """So many instances with the stages that `stages` has letters of.
 
-    They run on `cores` (empty: those that are left), with their pages in `memory`.
+    They run on `cores` (empty: those that are left), with their pages in `memory` (empty: that of their GPU's number,
+    or the first one), which is on the GPU of number `gpu` (None: as other parts have it).
     """
 
     stages: str
     count: int = 1
     cores: str = ""
     name: str = ""
-    memory: str = FIRST_MEMORY
+    memory: str = ""
+    gpu: Annotated[int, Meta(ge=0)] | None = None
+
+    @property
+    def home(self) -> str:
+        """The name of the memory that its pages are in."""
+        return self.memory or (FIRST_MEMORY if self.gpu is None else numbered_memory(self.gpu))
 
 
 def split_parts(text: str) -> list[Part]:
@@ -61,8 +71,8 @@ def instances_of(parts: Iterable[tuple[Part, Sequence[int]]]) -> tuple[Instance,
     for part, stages, _ in placed:
         if part.count < 1:
             raise ConfigError(f"{part.count}{part.stages}: a part has at least one instance")
-        if not _MEMORY.fullmatch(part.memory):
-            raise ConfigError(f"{part.memory!r} is no memory; the names are mem0, mem1 and so on")
+        if not _MEMORY.fullmatch(part.home):
+            raise ConfigError(f"{part.home!r} is no memory; the names are mem0, mem1 and so on")
         unnamed[_name(stages)] += 0 if part.name else part.count
     made: list[Instance] = []
     numbers = {name: count(1) for name, times in unnamed.items() if times > 1}
@@ -70,32 +80,54 @@ def instances_of(parts: Iterable[tuple[Part, Sequence[int]]]) -> tuple[Instance,
         own = count(1) if part.name and part.count > 1 else None if part.name else numbers.get(_name(stages))
         name = part.name or _name(stages)
         names = [f"{name}-{next(own)}" if own else name for _ in range(part.count)]
-        made += [Instance(each, stages, cores, part.memory) for each in names]
+        made += [Instance(each, stages, cores, part.home) for each in names]
     _check(made)
     return tuple(made)
+
+
+def gpus_of(parts: Iterable[Part]) -> dict[str, int]:
+    """Return the number of each memory's GPU, if parts name any.
+
+    Raises ConfigError where a memory has several, or none beside others that have one.
+    """
+    gpus: dict[str, int] = {}
+    parts = list(parts)
+    for part in parts:
+        if part.gpu is not None and gpus.setdefault(part.home, part.gpu) != part.gpu:
+            raise ConfigError(
+                f"{part.home} cannot be on cuda:{gpus[part.home]} and on cuda:{part.gpu}: name two memories"
+            )
+    if gpus and (lacking := next((part.home for part in parts if part.home not in gpus), None)):
+        other, gpu = next(iter(gpus.items()))
+        raise ConfigError(f"{lacking} has no GPU, and {other} has cuda:{gpu}: name one for each memory, or for none")
+    return gpus
 
 
 def _part(word: str) -> Part:
     if not word:
         raise ConfigError("a part between two + is empty")
     if not (found := _PART.fullmatch(word)):
-        raise ConfigError(f"{word!r} is no part; one looks like ep, 2e, d@4-5 or d@mem1")
+        raise ConfigError(f"{word!r} is no part; one looks like ep, 2e, d@4-5, d@mem1 or d@cuda:1")
     count, letters, where = found.groups()
     if where is not None and not where.strip():
-        raise ConfigError(f"{word!r} names no cores or memory after @")
-    cores, memory = _where(where or "")
-    return Part(letters.lower(), int(count or 1), cores, memory=memory)
+        raise ConfigError(f"{word!r} names no cores, memory or GPU after @")
+    cores, memory, gpu = _where(where or "")
+    return Part(letters.lower(), int(count or 1), cores, memory=memory, gpu=gpu)
 
 
-def _where(text: str) -> tuple[str, str]:
-    """Return the cores and the memory in a list such as `0-3,mem1`."""
+def _where(text: str) -> tuple[str, str, int | None]:
+    """Return the cores, the memory and the GPU in a list such as `0-3,mem1,cuda:1`."""
     words = [word.strip() for word in text.split(",")]
     if len(words) > 1 and "" in words:
         raise ConfigError(f"@{text.strip()}: there is nothing between two commas")
     memories = [word for word in words if _MEMORY.fullmatch(word)]
     if len(memories) > 1:
         raise ConfigError(f"@{text.strip()} names {len(memories)} memories: a part has its pages in one")
-    return ",".join(word for word in words if word not in memories), (memories or [FIRST_MEMORY])[0]
+    gpus = [word for word in words if _GPU.fullmatch(word)]
+    if len(gpus) > 1:
+        raise ConfigError(f"@{text.strip()} names {len(gpus)} GPUs: a part computes on one")
+    gpu = int(gpus[0].removeprefix("cuda:")) if gpus else None
+    return ",".join(word for word in words if word not in memories + gpus), "".join(memories), gpu
 
 
 def _name(stages: tuple[Stage, ...]) -> str:

@@ -10,7 +10,7 @@ from unifiedserve.errors import ConfigError
 from unifiedserve.placement.cores import divide, read_cores, write_cores
 from unifiedserve.placement.instances import Instance, Placement, Stage
 from unifiedserve.placement.named import NAMED
-from unifiedserve.placement.parts import LETTERS, Part, instances_of, split_parts, stages_of
+from unifiedserve.placement.parts import LETTERS, Part, gpus_of, instances_of, split_parts, stages_of
 
 _FILE = ".toml"
 
@@ -22,23 +22,29 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 def read_placement(text: str, available: Sequence[int]) -> Placement:
     """Return the placement that a text asks for, over the `available` cores.
 
-    The text is one of `NAMED`, parts such as `2e+1p+1d` or `ep@0-3,mem0 + d@4-5,mem1`, or the path of a TOML
+    The text is one of `NAMED`, parts such as `2e+1p+1d` or `ep@0-3,mem0 + d@cuda:1`, or the path of a TOML
     file. Raises ConfigError, which says what is wrong with it.
     """
     try:
-        return Placement(text, _instances(text.strip(), sorted(available)))
+        return _placement(text, sorted(available))
     except ConfigError as error:
         raise ConfigError(f"--placement {text}: {error}") from error
 
 
-def _instances(text: str, available: Sequence[int]) -> tuple[Instance, ...]:
-    if text in NAMED:
-        return _of_groups(text, available)
+def _placement(text: str, available: Sequence[int]) -> Placement:
+    name = text.strip()
+    if name in NAMED:
+        return Placement(text, _of_groups(name, available))
+    parts = _parts(name)
+    return Placement(text, _of_parts(parts, available), gpus=gpus_of(parts))
+
+
+def _parts(text: str) -> list[Part]:
     if text.endswith(_FILE):
-        return _of_parts(_read(Path(text)), available)
+        return _read(Path(text))
     if not text or not (set(text) & set("+@") or set(text.lower()) <= {*LETTERS, *"0123456789"}):
         raise ConfigError(f"expected {', '.join(NAMED)}, parts such as e+p+d or ep@0-3+d@4-5, or a {_FILE} file")
-    return _of_parts(split_parts(text), available)
+    return split_parts(text)
 
 
 def _of_groups(name: str, available: Sequence[int]) -> tuple[Instance, ...]:
@@ -69,7 +75,7 @@ def _vision(placed: Sequence[tuple[Part, Sequence[int]]]) -> tuple[Part, Sequenc
     """Return vision as a part of its own, on the cores and in the memory of the first part that encodes."""
     encoders = ((part, cores) for part, cores in placed if Stage.ENCODE in stages_of(part.stages))
     first, cores = next(encoders, (Part("e"), ()))
-    return Part("v", memory=first.memory), cores
+    return Part("v", memory=first.home), cores
 
 
 def _read(path: Path) -> list[Part]:

@@ -102,7 +102,10 @@ def _vision_lane(
 ) -> VisionLane:
     config = spec.config
     stage = VisionStage(
-        {name: _media_buffers(spec, memory, name, device) for name in memory.named("patch")},
+        {
+            name: _media_buffers(spec, memory, name, device.at(pool.memory.place))
+            for name, pool in memory.named("patch").items()
+        },
         spec.number,
         config.machine.vision_threads,
         port.outbox.bell.ring,
@@ -112,13 +115,14 @@ def _vision_lane(
         config.media.image_background,
         reading,
         lambda route: spec.placement.memory_of(route.encode[0]),
+        (device.frames,),
     )
     made = MadeVision(config.scheduling.service_order)
     return VisionLane(stage, RecordedVisionTurn(made, log) if log else made.turn(), port)
 
 
 def _media_buffers(spec: WorkerSpec, memory: SharedMemory, name: str, device: Device) -> MediaBuffers:
-    """Return the buffers for media in the memory of that name."""
+    """Return the buffers for media in the memory of that name, which is the device's."""
     patches, visual = (_pool(spec, memory, (name, pool)) for pool in ("patch", "visual"))
     return MediaBuffers(
         RowBuffer(patches, spec.patch_row_bytes, torch.uint8, device),

@@ -10,7 +10,7 @@ from torch.utils.dlpack import from_dlpack
 from ipc_buffers import Memory
 from unifiedserve.attention import PagedKV, RaggedBatch
 from unifiedserve.config import DeviceName
-from unifiedserve.device.base import Decoder, Kernels, Sharing, SideQueue, StepRunner
+from unifiedserve.device.base import Decoder, Device, Kernels, Sharing, SideQueue, StepRunner
 from unifiedserve.device.cpu.attention import CpuAttention
 from unifiedserve.device.cpu.decoder import FusedDecoder
 from unifiedserve.device.cpu.head import Head
@@ -53,6 +53,14 @@ class CpuDevice:
     synchronous = True
     kernels: Kernels = CpuKernels()
     sharing: Sharing = NiceSharing()
+
+    def place_of(self, gpu: int) -> str:
+        """Return its place: all memories are in the host's."""
+        return self.place
+
+    def at(self, place: str) -> Device:
+        """Return itself: there is no other one."""
+        return self
 
     def best_dtype(self) -> str:
         """Return bfloat16 where the processor multiplies it, which takes half the memory traffic; float32 elsewhere."""

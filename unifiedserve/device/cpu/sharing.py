@@ -18,7 +18,7 @@ class NiceSharing:
     def start(self) -> None:
         """Do nothing: the kernel is there."""
 
-    def environment(self, instance: Instance) -> dict[str, str]:
+    def environment(self, instance: Instance, place: str) -> dict[str, str]:
         """Return nothing."""
         return {}
 

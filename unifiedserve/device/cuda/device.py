@@ -14,19 +14,20 @@ from unifiedserve.device.cuda.backends import attention_backend, check_attention
 from unifiedserve.device.cuda.products import check_products
 from unifiedserve.device.cuda.sharing import Mps, TimeSlices
 from unifiedserve.device.cuda.side_stream import NORMAL, CudaStream
-from unifiedserve.device.cuda.support import first_gpu, multiplies_bfloat16
+from unifiedserve.device.cuda.support import gpu_of, multiplies_bfloat16, number_of, used_gpus
 from unifiedserve.device.cuda.unseen import decode_bytes, decoders_bytes, nvdec_units
 from unifiedserve.errors import ConfigError
 
 
 class CudaDevice:
-    """The first GPU that this process sees."""
+    """A GPU that this process sees: in a worker the first one is its own, in the engine the one of lowest number."""
 
     name: DeviceName = "cuda"
-    place = frames = "cuda:0"
     synchronous = False
 
-    def __init__(self, config: EngineConfig) -> None:
+    def __init__(self, config: EngineConfig, place: str = "cuda:0") -> None:
+        self._config = config
+        self.place = self.frames = place
         self._attention: AttentionBackend = config.machine.attention_backend
         self._coded_cache = config.memory.kv_cache_dtype == "int8"
         self._decodes_videos = config.media.video_decoder == "flashcodec" and config.media.decode_on != "cpu"
@@ -43,8 +44,15 @@ class CudaDevice:
         attention = attention_backend(self._attention, self)
         return CudaKernels(self, attention, TritonPointwise(), lambda: CudaStream(self.torch))
 
+    def place_of(self, gpu: int) -> str:
+        return f"cuda:{gpu}"
+
+    def at(self, place: str) -> "CudaDevice":
+        return self if place == self.place else CudaDevice(self._config, place)
+
     def best_dtype(self) -> str:
-        return "bfloat16" if multiplies_bfloat16(first_gpu()) else "float32"
+        """Return bfloat16 if all GPUs of the engine compute with it."""
+        return "bfloat16" if all(map(multiplies_bfloat16, used_gpus(self._config))) else "float32"
 
     def check(self, dtype: str) -> None:
         if self._coded_cache:
@@ -52,16 +60,16 @@ class CudaDevice:
                 "--kv-cache-dtype int8: only the CPU's kernels read codes for now; with --device cuda leave it out"
             )
         check_attention_backend(self._attention)
-        gpu = first_gpu()
-        if dtype == "bfloat16" and not multiplies_bfloat16(gpu):
-            raise ConfigError(f"--dtype bfloat16: {gpu.name} does not compute with it; use --dtype float32")
+        for gpu in used_gpus(self._config):
+            if dtype == "bfloat16" and not multiplies_bfloat16(gpu):
+                raise ConfigError(f"--dtype bfloat16: {gpu.name} does not compute with it; use --dtype float32")
 
     def verify(self) -> None:
         """Multiply, since limits on a GPU's threads have been seen to make products wrong."""
         check_products(self.torch)
 
     def room(self) -> Room:
-        gpu = first_gpu()
+        gpu = gpu_of(self.place)
         return Room(gpu.name, gpu.total_bytes, free_bytes(gpu.place))
 
     def panels(self, dtype: str) -> bool:
@@ -72,7 +80,7 @@ class CudaDevice:
         return decode_bytes(text, rows, tokens, page_size)
 
     def video_bytes(self) -> int:
-        return decoders_bytes(nvdec_units(), self._video_threads) if self._decodes_videos else 0
+        return decoders_bytes(nvdec_units(number_of(self.place)), self._video_threads) if self._decodes_videos else 0
 
     def slowness(self) -> str | None:
         """Return None: it is as fast as it is."""
@@ -85,11 +93,11 @@ class CudaDevice:
         return CudaStream(self.torch, NORMAL)
 
     def upload(self, host: Tensor) -> Tensor:
-        """Copy through page-locked memory, which torch keeps until the copy is made."""
-        return host.pin_memory().to(self.torch, non_blocking=True)
+        """Copy from another GPU, or through page-locked memory, which torch keeps until the copy is made."""
+        return (host if host.is_cuda else host.pin_memory()).to(self.torch, non_blocking=True)
 
     def adopt(self, frames: Any) -> Tensor:
-        return from_dlpack(frames).to(self.torch)
+        return from_dlpack(frames)
 
     def fence(self) -> None:
         torch.cuda.current_stream(self.torch).synchronize()

@@ -2,13 +2,13 @@
 
 import logging
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import torch
 
 from unifiedserve.config import EngineConfig
-from unifiedserve.device.cuda.mps_daemon import PIPES, MpsDaemon, MpsError
-from unifiedserve.device.cuda.support import visible_uuids
+from unifiedserve.device.cuda.mps_daemon import PIPES, VISIBLE, MpsDaemon, MpsError
+from unifiedserve.device.cuda.support import number_of, visible_uuids
 from unifiedserve.errors import ConfigError
 from unifiedserve.placement import Instance
 
@@ -32,8 +32,8 @@ class TimeSlices:
     def start(self) -> None:
         """Do nothing."""
 
-    def environment(self, instance: Instance) -> dict[str, str]:
-        return {PIPES: NO_PIPES}
+    def environment(self, instance: Instance, place: str) -> dict[str, str]:
+        return {PIPES: NO_PIPES} | own_first(place, visible_uuids)
 
     def terminate(self, pids: Collection[int]) -> None:
         """Do nothing: a process that is killed leaves the others alone."""
@@ -77,10 +77,12 @@ class Mps(TimeSlices):
         else:
             self._daemon = daemon
 
-    def environment(self, instance: Instance) -> dict[str, str]:
+    def environment(self, instance: Instance, place: str) -> dict[str, str]:
         if self._daemon is None:
-            return super().environment(instance)
-        environment = self._daemon.environment | {PRIORITY: str(instance.client_priority)}
+            return super().environment(instance, place)
+        shown = self._daemon.environment
+        environment = shown | {PRIORITY: str(instance.client_priority)}
+        environment |= own_first(place, lambda: shown[VISIBLE].split(","))
         if percent := self._threads.get(instance.name):
             environment[THREADS] = str(percent)
         if mib := self._memory.get(instance.name):
@@ -95,6 +97,17 @@ class Mps(TimeSlices):
         daemon, self._daemon = self._daemon, None
         if daemon is not None:
             daemon.stop()
+
+
+def own_first(place: str, visible: Callable[[], list[str]]) -> dict[str, str]:
+    """Return the variable that shows a worker its own GPU first, and behind it the others in their order.
+
+    So a worker computes on `cuda:0` whichever GPU that is, in all of its threads, and whatever library forgets to ask.
+    """
+    if not (number := number_of(place)):
+        return {}
+    names = visible()
+    return {VISIBLE: ",".join([names[number], *names[:number], *names[number + 1 :]])}
 
 
 def stay_outside() -> None:

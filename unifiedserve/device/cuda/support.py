@@ -7,7 +7,9 @@ import os
 import torch
 
 from ipc_buffers import ArenaError, Gpu, list_gpus
+from unifiedserve.config import EngineConfig
 from unifiedserve.device.cuda.mps_daemon import LOGS, PIPES
+from unifiedserve.errors import ConfigError
 
 OLDEST = (7, 5)  # compute capability: torch's builds for CUDA 13 know none before Turing
 OLDEST_FOR_BFLOAT16 = (8, 0)
@@ -15,12 +17,16 @@ _FILES = ("/dev/nvidia*", "/dev/nvidia-caps/*")
 _THREADS = "/proc/self/task"  # CUDA does not start where it cannot write its threads' names there
 
 
-def obstacle() -> str | None:
-    """Say in a line why no GPU can be used; None if one can."""
+def obstacle(config: EngineConfig) -> str | None:
+    """Say in a line why a GPU that the engine is to use cannot be used; None if all can."""
     try:
-        gpu = first_gpu()
-    except ArenaError as error:
+        gpus = used_gpus(config)
+    except (ArenaError, ConfigError) as error:
         return str(error)
+    return next(filter(None, map(_obstacle, gpus)), None)
+
+
+def _obstacle(gpu: Gpu) -> str | None:
     built_for = torch.version.cuda
     if built_for is None:
         return f"{gpu.name} is there, but torch {torch.__version__} is built without CUDA: install a CUDA build of it"
@@ -55,9 +61,30 @@ def has_gpu() -> bool:
         return False
 
 
-def first_gpu() -> Gpu:
-    """Return the GPU that an engine uses: the first one of CUDA_VISIBLE_DEVICES. Raises ArenaError without any."""
-    return list_gpus()[0]
+def used_gpus(config: EngineConfig) -> list[Gpu]:
+    """Return the GPUs of an engine's memories, as the engine's process numbers them: in order of CUDA_VISIBLE_DEVICES.
+
+    Raises ArenaError without any GPU, and ConfigError for one that is not there.
+    """
+    placement, there = config.machine.workers, list_gpus()
+    for memory in placement.memories:
+        if (number := placement.gpu_of(memory)) >= len(there):
+            seen = "1 GPU" if len(there) == 1 else f"{len(there)} GPUs"
+            raise ConfigError(
+                f"--placement {placement.name} has {memory} on cuda:{number}, but this process sees {seen} "
+                "(CUDA_VISIBLE_DEVICES says which): name others, as in d@mem1,cuda:0"
+            )
+    return [there[number] for number in sorted({placement.gpu_of(memory) for memory in placement.memories})]
+
+
+def gpu_of(place: str) -> Gpu:
+    """Return the GPU of a place, `cuda:1`, as this process numbers them. Raises ArenaError without any."""
+    return list_gpus()[number_of(place)]
+
+
+def number_of(place: str) -> int:
+    """Return the number of the GPU of a place; 0 if it tells none."""
+    return int(place.partition(":")[2] or 0)
 
 
 def visible_uuids() -> list[str]:

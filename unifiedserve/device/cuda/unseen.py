@@ -33,10 +33,10 @@ def decoders_bytes(units: int, threads: int) -> int:
     return SURFACES * SURFACE_BYTES * (min(threads, most) if threads else most)
 
 
-def nvdec_units() -> int:
-    """Return how many NVDEC units the first GPU has; 0 if there is no library for them."""
+def nvdec_units(gpu: int = 0) -> int:
+    """Return how many NVDEC units the GPU of a number has; 0 if there is no library for them."""
     try:
         gpus = call("nvdec:decoder_caps")  # in a child, because a driver's library may hang
     except ProbeError:
         return 0
-    return max((caps["engines"] for caps in gpus[0]), default=0) if gpus else 0
+    return max((caps["engines"] for caps in gpus[gpu]), default=0) if gpu < len(gpus) else 0

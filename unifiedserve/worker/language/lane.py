@@ -116,7 +116,7 @@ class LanguageLane:
                 self._sender.release(message)
                 self._freed.by_sender()
             case Rehearse():
-                self._port.outbox.to_engine(rehearse(self._model, self._budget, message))
+                self._port.outbox.to_engine(rehearse(self._model, self._hosted, self._budget, message))
 
     def step(self) -> float:
         self._receiver.take_ended()

@@ -12,7 +12,7 @@ import torch
 from unifiedserve.messages.media import MediaPlan
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.wire import Rehearse, Rehearsed
-from unifiedserve.placement import Stage
+from unifiedserve.placement import Network, Stage, networks_of
 from unifiedserve.sampling.sample import sample
 from unifiedserve.scheduling import Budget, heavy_within_share, largest_share
 from unifiedserve.scheduling.profile import StepSeconds
@@ -22,31 +22,34 @@ _CONTEXT = 4096  # tokens before those of each sequence, if the model has as man
 _SAMPLING = SamplingParams(temperature=1.0, top_p=0.9, logprobs=20, seed=0)
 
 
-def rehearse(model: LanguageModel, budget: Budget, request: Rehearse) -> Rehearsed:
-    """Do the largest step within `budget`; return what it left of the device's own memory, and the share of the budget
-    with which steps beside streams keep to the target between tokens, tried out unless it is known.
+def rehearse(model: LanguageModel, hosted: Collection[Stage], budget: Budget, request: Rehearse) -> Rehearsed:
+    """Do the largest step of these stages within `budget`; return what it left of the device's own memory.
+
+    Also return the share of the budget with which steps beside streams keep to the target between tokens, tried out
+    unless it is known.
 
     Raises TypeError if that memory is the host's, where nobody asks.
     """
     device = model.adapter.device
 
+    def step(part: Budget, decodes: int) -> None:
+        if request.medium is not None and Stage.ENCODE in hosted:
+            _encode(model, request.medium, _largest(request.medium, part), request.row_bytes)
+        if Network.LANGUAGE in networks_of(hosted):
+            _run(model, part, decodes)
+        device.fence()
+
     def heavy(share: float) -> float:
         """Take the seconds of what a worker does beside one that decodes."""
-        start, part = time.monotonic(), heavy_within_share(budget, share)
-        if request.medium is not None:
-            _encode(model, request.medium, _largest(request.medium, part), request.row_bytes)
-        _run(model, part, decodes=0)
-        device.fence()
+        start = time.monotonic()
+        step(heavy_within_share(budget, share), decodes=0)
         return time.monotonic() - start
 
-    if request.medium is not None:
-        _encode(model, request.medium, _largest(request.medium, budget), request.row_bytes)
-    _run(model, budget, decodes=budget.max_running)
-    device.fence()
+    step(budget, decodes=budget.max_running)
     room = device.room()
     if room is None:
         raise TypeError("the device has no memory of its own")
-    if request.share is not None or not budget.holds:
+    if request.share is not None or not budget.holds or not {Stage.ENCODE, Stage.PREFILL} & set(hosted):
         return Rehearsed(room.free, request.share or 1.0)
     return Rehearsed(room.free, largest_share(heavy, budget.slo_tbt))
 

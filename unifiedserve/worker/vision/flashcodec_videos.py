@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import flashcodec
 from unifiedserve.config import DecodeOn
-from unifiedserve.device import Device
 from unifiedserve.errors import ConfigError
 from unifiedserve.messages.wire import MediaSource
 from unifiedserve.reading.work import decoding_work, opened
@@ -34,11 +33,11 @@ class _Video:
 class FlashCodecVideos:
     """All videos that FlashCodec's engines work on; a thread hands on what they decode."""
 
-    def __init__(self, options: DecoderOptions, device: Device, take: Take, learned: DecodingCosts) -> None:
+    def __init__(self, options: DecoderOptions, take: Take, learned: DecodingCosts) -> None:
         self._take = take
         self._learned = learned
         self._decode_on: DecodeOn = options.decode_on
-        self._codec = _codec_for(device, options)
+        self._codec = _codec_for(options)
         self._videos: dict[int, _Video] = {}
         self._lock = threading.Lock()
         self._closing = threading.Event()
@@ -125,15 +124,16 @@ class FlashCodecVideos:
                 video.told = 0.0
 
 
-def _codec_for(device: Device, options: DecoderOptions) -> flashcodec.FlashCodec:
-    """Return what decodes into the device's memory, or into the host's if FlashCodec cannot use the device.
+def _codec_for(options: DecoderOptions) -> flashcodec.FlashCodec:
+    """Return what decodes into the memory of devices, or into the host's if FlashCodec cannot use them.
 
     Raises ConfigError if only a GPU may decode, and cannot.
     """
     try:
-        return flashcodec.FlashCodec(options.threads, device=device.frames)
+        places = options.places
+        return flashcodec.FlashCodec(options.threads, device=places if len(places) > 1 else places[0])
     except RuntimeError as error:
         if options.decode_on == "gpu":
             raise ConfigError(f"--decode-on gpu: {error}") from error
-        _log.warning("videos are decoded on cores and copied to %s: %s", device.frames, error)
+        _log.warning("videos are decoded on cores and copied to %s: %s", " and ".join(options.places), error)
         return flashcodec.FlashCodec(options.threads)

@@ -13,7 +13,6 @@ from flashcodec.image import GpuImages
 from torch import Tensor
 
 import flashcodec
-from unifiedserve.config import VideoDecoderName
 from unifiedserve.device import Device
 from unifiedserve.errors import ConfigError, ErrorKind
 from unifiedserve.messages.layouts import Views
@@ -48,8 +47,8 @@ class MediaReader:
         self._on_output = on_output
         self._reading = reading
         self._device = device
-        self._videos = _videos(options, device, self._take_frames, self.learned)
-        self._gpu_images = _gpu_images(options, device)
+        self._videos = _videos(options, self._take_frames, self.learned)
+        self._gpu_images = _gpu_images(options)
         self._max_pixels = options.max_pixels
         self._background = options.background
         engines = self._videos.engines
@@ -179,26 +178,32 @@ def _of_codec(layout: flashcodec.Layout) -> flashcodec.Layout:
     return layout.native if isinstance(layout, Views) else layout
 
 
-def _gpu_images(options: DecoderOptions, device: Device) -> GpuImages | None:
+def _gpu_images(options: DecoderOptions) -> GpuImages | None:
     """Return what decodes JPEGs on a GPU where only that is to decode; pixels of cores are those of `transformers`."""
     if options.decode_on != "gpu":
         return None
     try:
-        return GpuImages(int(device.frames.partition(":")[2]))
+        return GpuImages(_gpu(options))
     except RuntimeError as error:
         _log.warning("images are decoded on cores: %s", error)
         return None
 
 
-def _videos(options: DecoderOptions, device: Device, take: Take, learned: DecodingCosts) -> Videos:
+def _videos(options: DecoderOptions, take: Take, learned: DecodingCosts) -> Videos:
     if options.name == "flashcodec":
-        return FlashCodecVideos(options, device, take, learned)
-    return OtherVideos(_other(options.name, device), options.threads or len(os.sched_getaffinity(0)), take)
+        return FlashCodecVideos(options, take, learned)
+    return OtherVideos(_other(options), options.threads or len(os.sched_getaffinity(0)), take)
 
 
-def _other(name: VideoDecoderName, device: Device) -> OtherDecoder:
-    if name == "torchcodec":
-        return torchcodec(device.frames)
-    if device.frames == "cpu":
+def _other(options: DecoderOptions) -> OtherDecoder:
+    """Return another library's decoder, which uses the first device alone."""
+    if options.name == "torchcodec":
+        return torchcodec(options.places[0])
+    if options.places[0] == "cpu":
         raise ConfigError("--video-decoder pynvvideocodec decodes on a GPU only: give --device cuda")
-    return pynvvideocodec(int(device.frames.partition(":")[2]))
+    return pynvvideocodec(_gpu(options))
+
+
+def _gpu(options: DecoderOptions) -> int:
+    """Return the number of the first GPU; 0 if there is none."""
+    return int(options.places[0].partition(":")[2] or 0)

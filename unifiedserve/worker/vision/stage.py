@@ -1,7 +1,7 @@
 """Vision: media bytes to patches, through FlashCodec, into the patch buffer of whoever encodes them."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Literal, NamedTuple
@@ -91,17 +91,23 @@ class VisionStage:
         background: ImageBackground = "white",
         reading: Reading | None = None,
         memory_of: Callable[[Route], str] = lambda route: FIRST_MEMORY,
+        frames: Sequence[str] = (),
     ) -> None:
-        """Write to `buffers`, by memory; `memory_of` tells the memory of the encoders of a route."""
+        """Write to `buffers`, by memory; `memory_of` tells the memory of the encoders of a route.
+
+        The decoders of these devices decode, too: `frames` are the first places for what comes out.
+        """
         self._buffers = buffers
         self._memory_of = memory_of
-        self._device = next(iter(buffers.values())).patches.device
+        devices = [each.patches.device for each in buffers.values()]
+        places = tuple(dict.fromkeys([*frames, *(device.frames for device in devices)]))
+        self._several = len(places) > 1
         self._instance = instance
         self._wake = wake
         self._outputs: deque[Output] = deque()
         self._jobs: dict[int, _Job] = {}
-        options = DecoderOptions(decoder, threads, decode_on, max_pixels, _BACKGROUNDS[background])
-        self._reader = MediaReader(options, self._device, reading or ReadHere(), self._finished)
+        options = DecoderOptions(decoder, threads, decode_on, max_pixels, _BACKGROUNDS[background], places)
+        self._reader = MediaReader(options, devices[0], reading or ReadHere(), self._finished)
 
     def accept(self, message: VisionRequest) -> BufferPages:
         """Take a request in, to be decoded when it is let in; return how many pages of its memory have to be free."""
@@ -233,13 +239,13 @@ class VisionStage:
         job = self._jobs.get(output.uid)
         if job is None or output.patches is None or output.plan is None:
             return None
-        on_device = output.patches.device == self._device.torch
-        patches = output.patches if on_device else self._device.upload(output.patches)
-        pages, visual = zip(*(job.pages.pop(unit) for unit in output.units), strict=True)
         rows, buffer = output.plan.patches_per_unit, self._buffers[job.memory].patches
+        there = output.patches.device == buffer.device.torch
+        patches = output.patches if there else buffer.device.upload(output.patches)
+        pages, visual = zip(*(job.pages.pop(unit) for unit in output.units), strict=True)
         buffer.write(patches.view(-1, buffer.width), [(taken, rows) for taken in pages])
-        if on_device:
-            self._device.fence()  # the decoder gets its memory back with the output
+        if there or self._several:  # the decoder gets its memory back with the output, and the outbox fences one device
+            buffer.device.fence()
         return Patches(uid=output.uid, units=output.units, pages=list(pages), visual=list(visual), last=job.decoded)
 
     @property

@@ -18,7 +18,8 @@ Take = Callable[[Medium, flashcodec.DecodingOutput], None]
 class DecoderOptions(NamedTuple):
     """What decodes videos, with how many threads (0: one a core), and on what.
 
-    Images have `max_pixels` at most, and the `background` is seen through them.
+    Images have `max_pixels` at most, and the `background` is seen through them. What is decoded is put in one of the
+    `places`, as FlashCodec's `device` has them.
     """
 
     name: VideoDecoderName
@@ -26,6 +27,7 @@ class DecoderOptions(NamedTuple):
     decode_on: DecodeOn
     max_pixels: int
     background: Background
+    places: tuple[str, ...]
 
 
 @dataclass(slots=True, eq=False)
