@@ -54,8 +54,9 @@ def serve() -> None:
 
 
 def read(place: str, expected: str) -> None:
+    seen = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}  # by this one alone
     source = subprocess.Popen(
-        [sys.executable, __file__, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, __file__, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=seen
     )
     assert source.stdin is not None
     assert source.stdout is not None

@@ -33,8 +33,18 @@ def environment(libraries: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     return dict(os.environ) | {"PYTHONPATH": here, "FAKE_CUDA_GPUS": "AB"}
 
 
-@pytest.mark.parametrize("place", ["cuda:0", "cuda:1"])
-def test_pages_arrive(environment: dict[str, str], place: str) -> None:
+@pytest.mark.parametrize(
+    ("place", "given"),
+    [
+        ("cuda:0", {}),
+        ("cuda:1", {}),
+        ("cuda:1", {"FAKE_CUDA_NO_PEERS": "1"}),
+        ("cuda:0", {"CUDA_VISIBLE_DEVICES": "1,0"}),
+    ],
+)
+def test_pages_arrive(environment: dict[str, str], place: str, given: dict[str, str]) -> None:
+    """From the first GPU, to it or the second one, be they peers or not, however the reader numbers them."""
+    environment |= given
     run = subprocess.run([sys.executable, PROGRAM, "read", place], env=environment, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert run.stdout.splitlines() == ["read", "stale", "nothing is left"]

@@ -14,6 +14,7 @@ import pytest
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.device.cuda import mps_daemon
+from unifiedserve.device.cuda import sharing as sharing_module
 from unifiedserve.device.cuda.mps_daemon import PIPES, PREFIX, MpsDaemon, MpsError
 from unifiedserve.device.cuda.sharing import MEMORY, NO_PIPES, PRIORITY, THREADS, Mps, TimeSlices
 from unifiedserve.errors import ConfigError
@@ -30,22 +31,26 @@ daemon.start()
 print(daemon.environment["CUDA_MPS_PIPE_DIRECTORY"], flush=True)
 time.sleep(600)
 """
-#: engines, one for each value of CUDA_VISIBLE_DEVICES, and a client of each one's daemon, who say which GPUs they see
+#: engines, one for each value of CUDA_VISIBLE_DEVICES, and workers of each one whose memories are on its first and last
+#: GPU, clients of its daemon or not, who say which GPUs they see
 ENGINES_AND_CLIENTS = """
 import os, subprocess, sys
+from ipc_buffers import list_gpus
 from unifiedserve.config import EngineConfig
 from unifiedserve.placement import read_placement
-from unifiedserve.device.cuda.sharing import Mps, stay_outside
+from unifiedserve.device.cuda.sharing import Mps, TimeSlices, stay_outside
 SEES = "from ipc_buffers import list_gpus; print(*[gpu.uuid for gpu in list_gpus()], flush=True)"
 
 def engine():
     stay_outside()
     exec(SEES)
-    sharing = Mps(EngineConfig.of(share="mps"))
-    sharing.start()
-    client = os.environ | sharing.environment(read_placement("shared", ()).instances[0], "cuda:0")
-    subprocess.run([sys.executable, "-c", SEES], env=client, check=True)
-    sharing.stop()
+    gpus = list_gpus()
+    for sharing in Mps(EngineConfig.of(share="mps")), TimeSlices():
+        sharing.start()
+        for place in gpus[0].place, gpus[-1].place:
+            client = os.environ | sharing.environment(read_placement("shared", ()).instances[0], place)
+            subprocess.run([sys.executable, "-c", SEES], env=client, check=True)
+        sharing.stop()
 
 for visible in sys.argv[1:]:
     if not os.fork():  # what was imported is there already
@@ -205,7 +210,10 @@ def test_a_folder_without_an_owner_is_removed(orders: Callable[[], list[str]]) -
     assert not left.exists()
 
 
-def test_workers_are_clients_by_what_the_placement_and_the_user_say(orders: Callable[[], list[str]]) -> None:
+def test_workers_are_clients_by_what_the_placement_and_the_user_say(
+    orders: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sharing_module, "visible_uuids", lambda: [UUID_A, UUID_B, UUID_A])
     sharing = Mps(EngineConfig.of(gpu_threads=("encode-prefill=60",), gpu_memory_limits=("decode=9000",)))
     sharing.start()
     first = sharing.environment(DECODE, "cuda:0")
@@ -213,6 +221,7 @@ def test_workers_are_clients_by_what_the_placement_and_the_user_say(orders: Call
     assert sharing.environment(ENCODE_PREFILL, "cuda:0")[PRIORITY] == "1"
     assert sharing.environment(ENCODE_PREFILL, "cuda:0")[THREADS] == "60"
     assert first[MEMORY] == "0=9000M"
+    assert sharing.environment(DECODE, "cuda:2")[MEMORY] == "0=9000M,2=9000M"
     assert MEMORY not in sharing.environment(ENCODE_PREFILL, "cuda:0")
     assert sharing.environment(VISION, "cuda:0")[PIPES] == first[PIPES]
     sharing.terminate([5])
@@ -237,7 +246,7 @@ def test_without_mps_workers_take_turns_and_the_log_says_so_once(
         Mps(EngineConfig.of(share="mps")).start()
 
 
-def test_clients_see_the_gpus_that_the_engine_sees_in_its_order(
+def test_workers_see_their_own_gpu_first_and_the_others_in_the_order_of_the_engine(
     orders: Callable[[], list[str]], fake_libcuda: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_cuda.use(fake_libcuda, tmp_path, monkeypatch)
@@ -247,7 +256,8 @@ def test_clients_see_the_gpus_that_the_engine_sees_in_its_order(
     command = [sys.executable, "-c", ENGINES_AND_CLIENTS, *seen]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     engines_and_clients = [line.split() for line in done.stdout.splitlines()]
-    assert engines_and_clients == [uuids for uuids in seen.values() for _ in ("engine", "client")]
+    expected = [[uuids, uuids, uuids[::-1], uuids, uuids[::-1]] for uuids in seen.values()]
+    assert engines_and_clients == [uuids for engine in expected for uuids in engine]
 
 
 @pytest.mark.parametrize(

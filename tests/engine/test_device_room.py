@@ -12,16 +12,18 @@ from unifiedserve.config import MIB, EngineConfig
 from unifiedserve.device import CPU, Room
 from unifiedserve.device.cuda.unseen import decode_bytes
 from unifiedserve.engine import rehearsal, supervisor
+from unifiedserve.engine.buffer_sizes import plan_layout
 from unifiedserve.engine.device_room import RoomError
+from unifiedserve.engine.device_sizes import DeviceSizes
 from unifiedserve.engine.engine_memory import EngineMemory
 from unifiedserve.engine.known_shares import KnownShares
 from unifiedserve.engine.rehearsal import Footprint, rehearse, rehearse_alone
 from unifiedserve.engine.supervisor import Supervisor
 from unifiedserve.errors import ConfigError
-from unifiedserve.memory.shared import SharedMemory
+from unifiedserve.memory.shared import EngineLayout, SharedMemory
 from unifiedserve.models.base import Processor
 from unifiedserve.models.registry import load_processor
-from unifiedserve.placement import FIRST_MEMORY
+from unifiedserve.placement import FIRST_MEMORY, Stage
 from unifiedserve.worker.loop import Worker
 from unifiedserve.worker.spec import WorkerSpec
 
@@ -102,6 +104,80 @@ def test_what_no_step_before_requests_shows_is_counted_and_named(
         assert f", {DECODE} {memory.uses[DECODE] // MIB} MiB, decoders of videos 55 MiB; " in caplog.text
     finally:
         memory.free()
+
+
+class Gpus(DeferredDevice):
+    """GPUs by place, which are asked for their room alone."""
+
+    def __init__(self, gpus: dict[str, Gpu], place: str = "cuda:0", videos_mib: int = 0) -> None:
+        super().__init__(gpus[place].room, videos_mib * MIB)
+        self._gpus, self._videos_mib = gpus, videos_mib
+
+    def place_of(self, gpu: int) -> str:
+        return f"cuda:{gpu}"
+
+    def at(self, place: str) -> DeferredDevice:
+        return Gpus(self._gpus, place, self._videos_mib)
+
+
+def sizes_on(
+    gpus: dict[str, Gpu], processor: Processor, placement: str, videos_mib: int = 0, **given: int
+) -> tuple[EngineLayout, dict[str, int]]:
+    """Divide the memory of GPUs as `memory_on` does, where decode takes 20 MiB and encode 10 more than vision."""
+    config = EngineConfig.of(**{**SMALL, **given}, gpu_memory_utilization=0.5, placement=placement)
+    device = Gpus(gpus, videos_mib=videos_mib)
+    layout = plan_layout(config, config.machine.workers, processor, "float32", "none", "weights", device)
+    sizes = DeviceSizes(config, processor, device)
+    sizes.check(layout, dict.fromkeys(layout.memories, MIB))
+    busy = {Stage.ENCODE: 20, Stage.PREFILL: 30, Stage.DECODE: 20}
+    footprints = {
+        memory: Footprint(10 * MIB, max(busy.get(stage, 0) for stage in config.machine.workers.hosted_in(memory)) * MIB)
+        for memory, own in layout.memories.items()
+        if own.weights
+    }
+    return sizes.sized(layout, footprints)
+
+
+def test_each_gpu_has_what_its_memory_leaves(processor: Processor) -> None:
+    """Vision and prefill open the memory of the other GPU, too: each takes a context there, and vision decoders."""
+    gpus = {"cuda:0": Gpu(400), "cuda:1": Gpu(600, others_mib=30), "cuda:2": Gpu(100)}
+    layout, workers = sizes_on(gpus, processor, "ve@cuda:0+p@cuda:1+d@cuda:2", 7)
+    assert layout.memories["mem0"].kv.pages == 0
+    left = (300 - 30 - 30 - 10) * MIB - layout.memories["mem1"].visual.bytes  # of the others, prefill, decode's context
+    assert left - layout.memories["mem1"].kv.page_bytes < layout.memories["mem1"].kv.bytes <= left
+    left = (50 - 20) * MIB - workers[DECODE]
+    assert left - layout.memories["mem2"].kv.page_bytes < layout.memories["mem2"].kv.bytes <= left
+    assert workers["workers of other GPUs"] == 2 * 10 * MIB  # prefill reads of encode's, and decode of prefill's
+    assert workers["decoders of videos"] == 7 * MIB
+
+
+def test_memories_of_one_gpu_share_what_is_left(processor: Processor) -> None:
+    layout, workers = sizes_on({"cuda:0": Gpu(400)}, processor, "ep@mem0,cuda:0+d@mem1,cuda:0")
+    first, second = layout.memories["mem0"], layout.memories["mem1"]
+    assert first.kv == second.kv
+    left = (200 - 10 - 30 - 20) * MIB - first.patch.bytes - first.visual.bytes - workers[DECODE]
+    assert left - 2 * first.kv.page_bytes < 2 * first.kv.bytes <= left
+
+
+@pytest.mark.parametrize(
+    ("gpus", "placement", "given", "words"),
+    [
+        ({"cuda:0": Gpu(400), "cuda:1": Gpu(40)}, "ep+d@mem1", {}, r"a GPU \(cuda:1, with mem1\) has too .* decode 20"),
+        (
+            {"cuda:0": Gpu(400)},
+            "ep@mem0,cuda:0+d@mem1,cuda:0",
+            {"kv_cache_mib": 100},
+            r"a GPU \(cuda:0, with mem0 and mem1\) has too little memory: weights 2 \+ KV cache 200 \+",
+        ),
+        ({"cuda:0": Gpu(2), "cuda:1": Gpu(400)}, "ep+d@mem1", {}, r"\(cuda:0, with mem0\).* of its 2 MiB 2 are free"),
+    ],
+)
+def test_a_gpu_that_has_too_little_is_named(
+    gpus: dict[str, Gpu], placement: str, given: dict[str, int], words: str, processor: Processor
+) -> None:
+    with pytest.raises(RoomError, match=words) as caught:
+        sizes_on(gpus, processor, placement, **given)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_size_that_is_given_is_kept(checkpoint: Path, processor: Processor) -> None:

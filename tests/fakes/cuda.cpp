@@ -4,10 +4,10 @@
 // that may not use sockets (cuda_sockets.h) cannot use CUDA. Work is done as late as the real one may do it
 // (cuda_streams.h).
 //
-// $FAKE_CUDA_GPUS names the machine's GPUs, a letter each, of which a process sees some (cuda_devices.h); each has
-// $FAKE_CUDA_MEMORY bytes, and the compute capability $FAKE_CUDA_CAPABILITY. $FAKE_CUDA_DRIVER is the driver's CUDA
-// version, as the driver writes it. $FAKE_CUDA_FAULT names a call that fails, or "crash", "hang", "no device" or
-// "private copy".
+// $FAKE_CUDA_GPUS names the machine's GPUs, a letter each, of which a process sees some (cuda_devices.h); they are no
+// peers if $FAKE_CUDA_NO_PEERS is set. Each has $FAKE_CUDA_MEMORY bytes, and the compute capability
+// $FAKE_CUDA_CAPABILITY. $FAKE_CUDA_DRIVER is the driver's CUDA version, as the driver writes it. $FAKE_CUDA_FAULT
+// names a call that fails, or "crash", "hang", "no device" or "private copy".
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -22,6 +22,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <set>
@@ -30,6 +31,7 @@
 #include <vector>
 
 #include "cuda_devices.h"
+#include "cuda_memory.h"
 #include "cuda_sockets.h"
 #include "cuda_streams.h"
 
@@ -44,6 +46,7 @@ enum Result {
   kInvalidDevice = 101,
   kInvalidContext = 201,
   kMapFailed = 205,
+  kPeerAccessUnsupported = 217,
   kAlreadyMapped = 208,
   kOperatingSystem = 304,
   kInvalidHandle = 400,
@@ -61,6 +64,7 @@ struct IpcHandle {
 struct Context {
   char gpu = 0;
   int retained = 0;
+  std::string peers{};  // whose memory its kernels may touch
 };
 
 struct Block {
@@ -99,6 +103,16 @@ pid_t owner_of(std::string_view name) {
   const auto digits = name.substr(std::strlen("memory-A-"));
   std::from_chars(digits.data(), digits.data() + digits.size(), owner);
   return owner;
+}
+
+char gpu_of(std::string_view name) { return name[std::strlen("memory-")]; }
+
+// What lies in this process's mappings from `address` on; none if it is not there whole.
+const Block* block_at(Address address, std::size_t size) {
+  const auto after = blocks.upper_bound(address);
+  if (after == blocks.begin()) return nullptr;
+  const auto& [base, block] = *std::prev(after);
+  return address + size <= base + block.size ? &block : nullptr;
 }
 
 bool is_alive(std::string_view name) {
@@ -162,6 +176,8 @@ const char* name_of(int error) {
       return "CUDA_ERROR_NO_DEVICE";
     case kInvalidContext:
       return "CUDA_ERROR_INVALID_CONTEXT";
+    case kPeerAccessUnsupported:
+      return "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED";
     case kAlreadyMapped:
       return "CUDA_ERROR_ALREADY_MAPPED";
     case kOperatingSystem:
@@ -176,6 +192,18 @@ const char* name_of(int error) {
 }
 
 }  // namespace
+
+namespace fake_cuda {
+
+bool reaches(const void* address) {
+  const std::lock_guard held(lock);
+  const Block* block = block_at(reinterpret_cast<Address>(address), 1);
+  if (block == nullptr) return true;  // nothing that a GPU has
+  const char gpu = gpu_of(block->name);
+  return gpu == current()->gpu || current()->peers.find(gpu) != std::string::npos;
+}
+
+}  // namespace fake_cuda
 
 extern "C" {
 
@@ -353,9 +381,14 @@ int cuMemcpyDtoH_v2(void* to, Address from, std::size_t size) {
   return kSuccess;
 }
 
-// From device memory to device memory, as all addresses are of one space.
+// From device memory to device memory, as all addresses are of one space, be they peers or not; the stream may be of
+// another context.
 int cuMemcpyAsync(Address to, Address from, std::size_t size, void* stream) {
   if (fault("cuMemcpyAsync")) return kNotSupported;
+  {
+    const std::lock_guard held(lock);
+    if (block_at(to, size) == nullptr || block_at(from, size) == nullptr) return kInvalidValue;
+  }
   if (state() == kSuccess) {
     fake_cuda::give(stream,
                     [=] { std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), size); });
@@ -379,6 +412,10 @@ int cuIpcOpenMemHandle_v2(Address* address, IpcHandle handle, unsigned flags) {
   if (fault("cuIpcOpenMemHandle_v2") || flags != 1) return kNotSupported;
   if (state() != kSuccess) return state();
   const std::string name(handle.name.data());
+  if (gpu_of(name) != current()->gpu) {
+    if (!variable("FAKE_CUDA_NO_PEERS", "").empty()) return kPeerAccessUnsupported;
+    current()->peers += gpu_of(name);
+  }
   for (const auto& [base, block] : blocks) {
     if (block.name == name) return block.opened ? kAlreadyMapped : kInvalidContext;
   }

@@ -1,6 +1,7 @@
 // The part of the stand-in for libcuda that runs FlashCodec's kernels, each thread in its turn.
 #include <string_view>
 
+#include "cuda_memory.h"
 #include "cuda_streams.h"
 #include "pixels/points/passes.h"
 
@@ -8,7 +9,14 @@ extern "C" int cuCtxGetCurrent(void** context);
 
 namespace {
 
-enum Result { kSuccess = 0, kInvalidValue = 1, kInvalidContext = 201, kNotFound = 500 };
+enum Result {
+  kSuccess = 0,
+  kInvalidValue = 1,
+  kInvalidContext = 201,
+  kInvalidHandle = 400,
+  kNotFound = 500,
+  kIllegalAddress = 700
+};
 
 struct Grid {
   unsigned width;
@@ -41,6 +49,15 @@ fake_cuda::Work work_of(void* function, const void* argument, Grid grid) {
   return threads_of<flashcodec::DownPass>(argument, grid, pass.canvas.height, pass.canvas.width);
 }
 
+bool reaches_all(void* function, const void* argument) {
+  if (function != &across) {
+    const auto& pass = *static_cast<const flashcodec::DownPass*>(argument);
+    return fake_cuda::reaches(pass.in.data) && fake_cuda::reaches(pass.group);
+  }
+  const auto& pass = *static_cast<const flashcodec::AcrossPass*>(argument);
+  return fake_cuda::reaches(pass.out.data);
+}
+
 }  // namespace
 
 extern "C" {
@@ -65,6 +82,8 @@ int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned gr
   void* context = nullptr;
   if (cuCtxGetCurrent(&context) != kSuccess || context == nullptr) return kInvalidContext;
   if (grid_z != 1 || block_z != 1 || block_x * block_y > 1024 || extra != nullptr) return kInvalidValue;
+  if (!fake_cuda::is_own(stream)) return kInvalidHandle;
+  if (!reaches_all(function, arguments[0])) return kIllegalAddress;
   fake_cuda::give(stream, work_of(function, arguments[0], {grid_x * block_x, grid_y * block_y}));
   return kSuccess;
 }

@@ -34,12 +34,14 @@ struct Stream {
   // Streams that wait for each other are at work by turns.
   std::shared_ptr<std::recursive_mutex> working;
   bool blocking;
+  void* context = nullptr;  // none: the default stream, which is the current one's
   std::deque<Step> steps{};
   std::size_t given = 0;
   std::size_t done = 0;
 };
 
 struct Event {
+  void* context = nullptr;
   std::vector<Place> after;
 };
 
@@ -49,10 +51,12 @@ std::map<void*, StreamPtr> streams{{nullptr, default_stream}};
 std::map<void*, Event> events;
 int behind_default = 0;
 
-bool is_current() {
+void* current() {
   void* context = nullptr;
-  return cuCtxGetCurrent(&context) == kSuccess && context != nullptr;
+  return cuCtxGetCurrent(&context) == kSuccess ? context : nullptr;
 }
+
+bool is_current() { return current() != nullptr; }
 
 StreamPtr find(void* stream) {
   const std::lock_guard held(lock);
@@ -123,6 +127,11 @@ void finish_all() {
   for (const Place& place : places) reach(place);
 }
 
+bool is_own(void* stream) {
+  const StreamPtr found = find(stream);
+  return found != nullptr && (found->context == nullptr || found->context == current());
+}
+
 int live_streams() {
   const std::lock_guard held(lock);
   return static_cast<int>(streams.size() - 1 + events.size());
@@ -140,7 +149,7 @@ int cuStreamCreate(void** stream, unsigned flags) {
   if (flags > kNonBlocking) return kInvalidValue;
   const bool blocking = flags != kNonBlocking;
   const auto working = blocking ? default_stream->working : std::make_shared<std::recursive_mutex>();
-  const auto made = std::make_shared<Stream>(working, blocking);
+  const auto made = std::make_shared<Stream>(working, blocking, current());
   const std::lock_guard held(lock);
   *stream = made.get();
   streams[*stream] = made;
@@ -176,15 +185,19 @@ int cuEventCreate(void** event, unsigned /*flags*/) {
   static std::size_t number = 0;
   const std::lock_guard held(lock);
   *event = reinterpret_cast<void*>(++number);
-  events[*event];
+  events[*event].context = current();
   return kSuccess;
 }
 
+// As the real one, it fails where the event and the stream are of different GPUs.
 int cuEventRecord(void* event, void* stream) {
   if (!is_current()) return kInvalidContext;
+  const bool is_own = fake_cuda::is_own(stream);
   const std::lock_guard held(lock);
   const auto found = streams.find(stream);
   if (found == streams.end() || !events.contains(event)) return kInvalidHandle;
+  if (events[event].context != (stream == nullptr || is_own ? current() : found->second->context))
+    return kInvalidHandle;
   events[event].after = before(found->second);
   return kSuccess;
 }

@@ -13,6 +13,8 @@ void give(void* stream, Work work);
 // Do all that a stream was given, and what that waits for.
 void finish(void* stream);
 void finish_all();
+// Whether a stream is of the current context.
+bool is_own(void* stream);
 
 // Streams and events that are not destroyed.
 int live_streams();

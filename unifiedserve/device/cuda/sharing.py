@@ -86,7 +86,8 @@ class Mps(TimeSlices):
         if percent := self._threads.get(instance.name):
             environment[THREADS] = str(percent)
         if mib := self._memory.get(instance.name):
-            environment[MEMORY] = f"0={mib}M"
+            numbers = sorted({0, number_of(place)})  # of its GPU, as it sees them and as the daemon does
+            environment[MEMORY] = ",".join(f"{number}={mib}M" for number in numbers)
         return environment
 
     def terminate(self, pids: Collection[int]) -> None:
