@@ -93,6 +93,16 @@ def test_pages_hold_what_cores_would_have_made(clips: Callable[[int], Clip], ima
         assert (found["image"] == expected.image) == (decode_on != "gpu")
 
 
+@pytest.mark.usefixtures("nvdec")
+def test_another_gpu_decodes_for_the_memory_of_the_first_one(
+    clips: Callable[[int], Clip], image: Path, expected: Expected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_CUDA_GPUS", "AB")
+    (found,) = run(clips(8).path, image, "gpu@cuda:1")
+    assert (found["units"], found["decoded_on"], found["errors"]) == (expected.units, ["gpu"], {})
+    assert 1 in found["gpus"]
+
+
 @pytest.mark.usefixtures("driver")
 def test_without_a_video_library_cores_decode_and_the_log_says_why(
     clips: Callable[[int], Clip], image: Path, expected: Expected

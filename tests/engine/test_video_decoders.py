@@ -2,7 +2,7 @@
 
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import util
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -58,10 +58,12 @@ class Vision:
         decoder: VideoDecoderName = "flashcodec",
         decode_on: DecodeOn = "fastest",
         order: Order = "fcfs",
+        frames: Sequence[str] = (),
     ) -> None:
         self.patches, self.visual = patches, visual
         self.wake = threading.Event()
-        self.stage = VisionStage({FIRST_MEMORY: MediaBuffers(patches, visual)}, 1, 1, self.wake.set, decoder, decode_on)
+        buffers = {FIRST_MEMORY: MediaBuffers(patches, visual)}
+        self.stage = VisionStage(buffers, 1, 1, self.wake.set, decoder, decode_on, frames=frames)
         self.turn = VisionTurn(order)
         self.decoded_on: set[str] = set()
         self.order: list[int] = []  # of the requests, by their outputs
