@@ -191,6 +191,15 @@ SERVE = (
         (*_SERVER, "mps"),
         ("cuda", _SHAPE),
     ),
+    Item(
+        "memories",
+        f"{_AT}memories:answers",
+        "pages that travel, on one GPU and between two",
+        150,
+        _SERVER,
+        ("cuda",),
+        serves=True,
+    ),
     Item("kills", f"{_AT}engine:kill_often", "20 SIGKILLs under load", 240, _SERVER, ("cuda",), serves=True),
     Item(
         "faults",

@@ -54,6 +54,7 @@ VISITS = {
         *_READY,
         Turn("sandbox", 90, 15),
         Turn("serve_beside", 300, 240),
+        Turn("memories", 90, 20),
         Turn("faults", 90, 40),
         Turn("mps_fault", 60, 15),
         Turn("racecheck", 100, 20),
