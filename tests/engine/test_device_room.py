@@ -1,7 +1,7 @@
 """A device with memory of its own: the KV cache takes what everything else leaves, and what does not fit is said."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,14 +16,16 @@ from unifiedserve.engine.buffer_sizes import plan_layout
 from unifiedserve.engine.device_room import RoomError
 from unifiedserve.engine.device_sizes import DeviceSizes
 from unifiedserve.engine.engine_memory import EngineMemory
+from unifiedserve.engine.health import Health
 from unifiedserve.engine.known_shares import KnownShares
 from unifiedserve.engine.rehearsal import Footprint, rehearse, rehearse_alone
 from unifiedserve.engine.supervisor import Supervisor
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.shared import EngineLayout, SharedMemory
+from unifiedserve.messages.wire import Ready
 from unifiedserve.models.base import Processor
 from unifiedserve.models.registry import load_processor
-from unifiedserve.placement import FIRST_MEMORY, Stage
+from unifiedserve.placement import FIRST_MEMORY, MODEL_STAGES, Stage
 from unifiedserve.worker.loop import Worker
 from unifiedserve.worker.spec import WorkerSpec
 
@@ -159,6 +161,13 @@ def test_memories_of_one_gpu_share_what_is_left(processor: Processor) -> None:
     assert left - 2 * first.kv.page_bytes < 2 * first.kv.bytes <= left
 
 
+def test_the_weights_of_each_memory_have_a_sum() -> None:
+    health = Health(EngineConfig.of(placement="ep+2d@mem1"))
+    for worker, found in ("encode-prefill", 3), ("decode-1", 5), ("decode-2", 6), ("vision", None):
+        health.worker_ready(Ready(worker, weights_sum=found))
+    assert health.weights_sums == {"mem0": 3, "mem1": 5}
+
+
 @pytest.mark.parametrize(
     ("gpus", "placement", "given", "words"),
     [
@@ -273,7 +282,7 @@ class WorkerHere:
 @pytest.fixture
 def try_out(
     checkpoint: Path, processor: Processor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Iterator[Callable[[], Footprint]]:
+) -> Iterator[Callable[..., Footprint]]:
     """Return what a worker took that really did its largest step: 50 MiB when it came up, 20 more in the step."""
     gpu = Gpu(400)
 
@@ -289,11 +298,11 @@ def try_out(
     config = EngineConfig.of(**SMALL, prefill_chunk_tokens=32, max_running=3, encode_budget_tokens=16)
     memory = memory_on(Gpu(400), checkpoint, processor)
 
-    def tried(own: SharedMemory) -> Footprint:
+    def tried(own: SharedMemory, stages: Collection[Stage]) -> Footprint:
         spec = WorkerSpec(
             config=config,
             placement=rehearsal.PLACEMENT,
-            instance=rehearsal.INSTANCE,
+            instance=rehearsal.instance_of(stages),
             number=1,
             layout=own.layout,
             device="cuda",
@@ -307,19 +316,21 @@ def try_out(
         return rehearse(spec, own, DeferredDevice(gpu.room), processor, KnownShares(tmp_path / "cache" / "shares.json"))
 
     try:
-        yield lambda: rehearse_alone(memory.shared.layout, memory.shared.layout.only, tried)
+        layout = memory.shared.layout
+        yield lambda *stages: rehearse_alone(layout, layout.only, lambda own: tried(own, stages or MODEL_STAGES))
     finally:
         memory.free()
 
 
-def test_a_worker_does_its_largest_step(try_out: Callable[[], Footprint]) -> None:
-    footprint = try_out()
+@pytest.mark.parametrize("stages", [(), (Stage.ENCODE,), (Stage.PREFILL,), (Stage.DECODE,)])
+def test_a_worker_does_its_largest_step(try_out: Callable[..., Footprint], stages: tuple[Stage, ...]) -> None:
+    footprint = try_out(*stages)
     assert footprint[:2] == Footprint(50 * MIB, 70 * MIB)[:2]
     assert 0 < footprint.share <= 1.0
 
 
 def test_a_share_is_tried_out_once_for_a_model_and_a_device(
-    try_out: Callable[[], Footprint], monkeypatch: pytest.MonkeyPatch
+    try_out: Callable[..., Footprint], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[float] = []
 

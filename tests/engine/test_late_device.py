@@ -40,7 +40,9 @@ KINDS = {
     "by a grammar": SamplingParams(temperature=0.7, seed=5, grammar=regex_grammar("(yes|no), [a-z ]{3,9}")),
 }
 
-Workers = Callable[[str, Device], AbstractContextManager[InlineWorkers]]
+TRAVELS = "e+p@mem1+d@mem2"
+
+Workers = Callable[..., AbstractContextManager[InlineWorkers]]
 Release = Callable[[DevicePages, PageNumbers], None]
 Scores = dict[tuple[int, int, int], TokenLogprob]
 
@@ -49,8 +51,8 @@ Scores = dict[tuple[int, int, int], TokenLogprob]
 def start(tmp_path_factory: pytest.TempPathFactory) -> Workers:
     """Start the workers of a checkpoint on a device."""
 
-    def started(name: str, device: Device) -> AbstractContextManager[InlineWorkers]:
-        return apart(find_checkpoint(tmp_path_factory, name), CONFIG, device)
+    def started(name: str, device: Device, placement: str = "shared") -> AbstractContextManager[InlineWorkers]:
+        return apart(find_checkpoint(tmp_path_factory, name), CONFIG, device, placement)
 
     return started
 
@@ -58,13 +60,13 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Workers:
 @pytest.fixture
 def answers_right(
     start: Workers, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, clips: Callable[[int], Clip]
-) -> Callable[[], bool]:
+) -> Callable[..., bool]:
     """Ask several things at once, of images and of videos; return whether all answers are those of transformers."""
 
-    def right() -> bool:
+    def right(placement: str = "shared") -> bool:
         hf = reference.load(find_checkpoint(tmp_path_factory, "qwen2_5_vl"))
         asked = questions(FAMILIES["qwen2_5_vl"], clips)
-        with start("qwen2_5_vl", DeferredDevice()) as workers:
+        with start("qwen2_5_vl", DeferredDevice(), placement) as workers:
             for uid, question in enumerate(asked.values(), 1):
                 workers.submit(uid, as_sent(question, workers.processor, clips, tmp_path), GREEDY)
             found = [workers.answer(uid) for uid, _ in enumerate(asked, 1)]
@@ -85,9 +87,10 @@ def taken_at_once(release: Release) -> Release:
     return release_and_take
 
 
-def test_answers_are_right(answers_right: Callable[[], bool], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("placement", ["shared", TRAVELS])
+def test_answers_are_right(answers_right: Callable[..., bool], monkeypatch: pytest.MonkeyPatch, placement: str) -> None:
     monkeypatch.setattr(DevicePages, "release", taken_at_once(DevicePages.release))
-    assert answers_right()
+    assert answers_right(placement)
 
 
 def test_they_are_not_if_pages_are_given_back_early(
@@ -98,8 +101,9 @@ def test_they_are_not_if_pages_are_given_back_early(
     assert not answers_right()
 
 
+@pytest.mark.parametrize("placement", ["shared", pytest.param(TRAVELS, marks=pytest.mark.long)])
 def test_they_are_not_if_messages_are_sent_early(
-    answers_right: Callable[[], bool], monkeypatch: pytest.MonkeyPatch
+    answers_right: Callable[..., bool], monkeypatch: pytest.MonkeyPatch, placement: str
 ) -> None:
     """Without the rule about messages, the test above fails."""
     connect = Outbox.__init__
@@ -108,7 +112,7 @@ def test_they_are_not_if_messages_are_sent_early(
         connect(outbox, *given[:-1], lambda: None)
 
     monkeypatch.setattr(Outbox, "__init__", without_fence)
-    assert not answers_right()
+    assert not answers_right(placement)
 
 
 @pytest.mark.parametrize("family", ["qwen2_5_vl", "qwen3_5"])  # the second has layers with a state
