@@ -108,9 +108,12 @@ def test_a_memory_is_on_its_gpu(ours: Processor, placement: str, places: dict[st
         assert set(planned.at(place).memories) == {memory for memory in places if places[memory] == place}
 
 
-def test_gpus_have_no_memory_of_nodes(ours: Processor) -> None:
+def test_what_is_for_the_memories_of_the_host_is_refused_on_gpus(ours: Processor) -> None:
+    gpu = CudaDevice(EngineConfig())
     with pytest.raises(ConfigError, match="--memories numa: on GPUs no page is in a node's memory"):
-        layout(ours, "shared", CudaDevice(EngineConfig()), memories="numa")
+        layout(ours, "shared", gpu, memories="numa")
+    with pytest.raises(ConfigError, match="--carrier tcp: is for memories of the host"):
+        layout(ours, "ep+d@mem1", gpu, carrier="tcp")
 
 
 def test_a_request_that_is_too_large_is_told_for_which_memory(ours: Processor) -> None:

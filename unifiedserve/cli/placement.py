@@ -9,7 +9,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 from unifiedserve.config import MIB, EngineConfig
-from unifiedserve.device import select_device
+from unifiedserve.device import CPU, select_device
 from unifiedserve.engine.buffer_sizes import dtype_of, plan_layout
 from unifiedserve.engine.checkpoint import load_checkpoint
 from unifiedserve.engine.resources import (
@@ -21,7 +21,7 @@ from unifiedserve.engine.resources import (
     shared_sizes,
 )
 from unifiedserve.engine.weight_source import bytes_by_memory, wanted_by, weight_source
-from unifiedserve.memory.shared import EngineLayout
+from unifiedserve.memory.shared import EngineLayout, MemoryLayout
 from unifiedserve.memory.weights import weights_bytes
 from unifiedserve.placement import Instance, Network, Placement, Stage
 from unifiedserve.placement.cores import write_cores
@@ -49,8 +49,7 @@ def run(config: EngineConfig, console: Console) -> None:
         _print_sum(console, "shared by all of them", {**sizes, "queues": layout.queue_bytes})
     else:
         for memory, sizes in memories.items():
-            node = layout.memories[memory].node
-            _print_sum(console, memory if node is None else f"{memory}, of node{node}", sizes)
+            _print_sum(console, f"{memory}{_where(layout.memories[memory])}", sizes)
         _print_sum(console, "shared by all of them", {"queues": layout.queue_bytes})
     workers = len(placement.instances)
     console.print(f"and of their own: {workers} x {WORKER_MIB} = {workers * WORKER_MIB:,} MiB at most when idle")
@@ -83,6 +82,12 @@ def _sizes(layout: EngineLayout, weights: Sizes, networks: Mapping[Network, int]
         buffers = {use: size for use, size in segments.items() if size and use != "weights"}
         found[memory] = {**there, **buffers}
     return found
+
+
+def _where(memory: MemoryLayout) -> str:
+    if memory.place != CPU.place:
+        return f", on {memory.place}"
+    return "" if memory.node is None else f", of node{memory.node}"
 
 
 def _print_sum(console: Console, what: str, sizes: Sizes) -> None:

@@ -31,13 +31,13 @@ def plan_layout(
     """Return the layout as configured; on a device with memory of its own the KV cache may still become another size.
 
     Each memory has what the stages of its instances need, in the memory of its GPU, or the host's. Names of its part of
-    the weights begin with `weights`. Raises ConfigError for a buffer without a single page, for memories of NUMA nodes
-    on a device with memory of its own, and where requests could wait for each other's pages.
+    the weights begin with `weights`. Raises ConfigError for a buffer without a single page, for options of the
+    host's memories on a device with memory of its own, and where requests could wait for each other's pages.
     """
     sizes = config.memory
     on_nodes = config.machine.memories == "numa"
-    if on_nodes and device.name != CPU.name:
-        raise ConfigError("--memories numa: on GPUs no page is in a node's memory; leave it out, or give --device cpu")
+    if device.name != CPU.name:
+        _check_for_gpus(config)
     if placement.sends_back and processor.keeps_visual_rows:
         raise ConfigError(
             f"--placement {placement.name}: answers of this model hold visual tokens, which would come back to the "
@@ -74,6 +74,17 @@ def plan_layout(
         state_pages=kv.state_pages,
         sequences=config.scheduling.max_running,
     )
+
+
+def _check_for_gpus(config: EngineConfig) -> None:
+    """Raise ConfigError for options that are for memories of the host."""
+    if config.machine.memories == "numa":
+        raise ConfigError("--memories numa: on GPUs no page is in a node's memory; leave it out, or give --device cpu")
+    if config.machine.carrier != "auto":
+        raise ConfigError(
+            f"--carrier {config.machine.carrier}: is for memories of the host, and between those of GPUs pages are "
+            "copied by CUDA IPC; leave it out, or give --device cpu"
+        )
 
 
 def _needs(processor: Processor) -> dict[Stage, set[str]]:

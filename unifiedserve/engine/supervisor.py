@@ -73,7 +73,7 @@ class Supervisor:
         try:
             return self._allocate_on(self._device)
         except RoomError as error:
-            if self.config.machine.device != "auto":
+            if self.config.machine.device != "auto" or self.config.machine.workers.gpus:
                 raise
             _log.warning("computing on the CPU: %s", error)
         self._device.sharing.stop()
