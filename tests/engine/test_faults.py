@@ -17,7 +17,7 @@ SEED = 1
 STOPPED = [fault for fault in FAULTS if fault.name == "SIGSTOP"]
 OTHERS = [fault for fault in FAULTS if fault not in (*STOPPED, AT_FULL_MEMORY) and fault.name != "nothing"]
 
-pytestmark = pytest.mark.xdist_group("faults")
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800), pytest.mark.xdist_group("faults")]
 
 
 @pytest.fixture(scope="module")
