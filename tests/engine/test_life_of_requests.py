@@ -111,6 +111,7 @@ def test_a_killed_worker_loses_no_request(daemon: Daemon, clips: Clips, instance
         got += [token for chunk in chunks for token in chunk.choices[0].token_ids or ()]
         assert got == expected[0]
         assert other.result() == expected[1]
+    daemon.wait_for(lambda: seen.worker_pids().get(instance) not in (None, pids[instance]))
     daemon.wait_healthy()
     assert {name for name, pid in seen.worker_pids().items() if pid != pids[name]} == {instance}
     assert [span.name for span in seen.timeline(first.id) if span.stage is Stage.PREFILL].count("prefill") == 1
