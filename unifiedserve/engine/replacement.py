@@ -18,8 +18,9 @@ class Replacement:
     """The way from one worker's death to the next worker of its instance.
 
     What it decoded goes on from its page tables. What it held of other attempts is lost, and these with it. So the
-    survivors first hear of the next incarnation, then drop what they hold of those attempts, one stage after the other:
-    whoever hears has all before it that the stages before have sent. Then nobody holds a page of these attempts, and
+    survivors drop what they hold of those attempts, one stage after the other: whoever hears has all before it that the
+    stages before have sent. Then they hear of the next incarnation, and drop what they had handed over to the dead one.
+    Then nobody holds a page of these attempts, and
     those that are still tagged with them are free. Meanwhile the next worker starts.
     """
 
@@ -91,12 +92,17 @@ class Replacement:
         others = self._roles.placement.without([self._name])
         names = [instance.name for instance in others.instances]
         send, reborn = self._running.workers.send, partial(Reborn, instance=self._name, incarnation=self._incarnation)
+        lost = [lost.uid for lost in self._lost]
+        await self._forget(others, lost)  # first: nobody may send the next worker pages that are about to be free
         await self._survivors.tell(names, send, reborn, lambda name, _: self._lose_handed_over(name))
-        uids = [lost.uid for lost in self._lost]
-        for stage in Stage if uids else ():
-            await self._survivors.tell(others.hosts(stage), send, partial(Forget, stage=stage, uids=uids))
+        await self._forget(others, [each.uid for each in self._lost[len(lost) :]])
         if not self.overtaken:
             self._free(names)
+
+    async def _forget(self, others: Placement, uids: list[int]) -> None:
+        for stage in Stage if uids else ():
+            message = partial(Forget, stage=stage, uids=uids)
+            await self._survivors.tell(others.hosts(stage), self._running.workers.send, message)
 
     def _lose_handed_over(self, giver: str) -> None:
         """Lose what an instance has handed over to the dead worker, now that all that it told before is known."""
