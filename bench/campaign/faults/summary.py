@@ -180,6 +180,8 @@ def _figure(value: float | None) -> str:
 
 
 def _met(target: Target) -> str:
+    if target.reached is None:
+        return ""
     return "yes" if target.met else "no"
 
 
