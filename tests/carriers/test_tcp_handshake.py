@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from typing import Any
 
 import page_wire as wire
 import pytest
@@ -33,29 +35,28 @@ def test_whatever_is_no_layout_is_a_failure_of_the_other_side(text: bytes) -> No
         Layout.decode(text)
 
 
+def turned_away(said: bytes, meet: Callable[[socket.socket, Identity], Coroutine[Any, Any, object]]) -> bytes:
+    """Return what a stranger is answered who says this and is not let in."""
+    here, there = socket.socketpair()
+    with here, there:
+        here.setblocking(False)
+        there.sendall(said)
+        there.shutdown(socket.SHUT_WR)
+        with pytest.raises(HandshakeError):
+            asyncio.run(meet(here, OWN))
+        here.close()
+        return there.recv(1 << 16)
+
+
 @settings(max_examples=50)
 @given(st.sampled_from([b"", GREETING]), st.binary(max_size=120))
 def test_no_client_comes_in_by_chance(begin: bytes, rest: bytes) -> None:
     """Nor does it learn anything of the server: neither a proof nor what its pages mean."""
-    here, there = socket.socketpair()
-    with here, there:
-        here.setblocking(False)
-        there.sendall(begin + rest)
-        there.shutdown(socket.SHUT_WR)
-        with pytest.raises(HandshakeError):
-            asyncio.run(meet_client(here, OWN))
-        here.close()
-        answered = there.recv(1 << 16)
+    answered = turned_away(begin + rest, meet_client)
     assert answered[wire.GREETING.size :] in (b"", wire.INTRODUCTION.pack(bytes(32), 0, wire.WRONG_TOKEN, 0))
 
 
 @settings(max_examples=50)
 @given(st.sampled_from([b"", GREETING]), st.binary(max_size=120))
 def test_no_server_is_read_from_by_chance(begin: bytes, rest: bytes) -> None:
-    here, there = socket.socketpair()
-    with here, there:
-        here.setblocking(False)
-        there.sendall(begin + rest)
-        there.shutdown(socket.SHUT_WR)
-        with pytest.raises(HandshakeError):
-            asyncio.run(meet_server(here, OWN))
+    turned_away(begin + rest, meet_server)

@@ -20,8 +20,8 @@ class Replacement:
     What it decoded goes on from its page tables. What it held of other attempts is lost, and these with it. So the
     survivors drop what they hold of those attempts, one stage after the other: whoever hears has all before it that the
     stages before have sent. Then they hear of the next incarnation, and drop what they had handed over to the dead one.
-    Then nobody holds a page of these attempts, and
-    those that are still tagged with them are free. Meanwhile the next worker starts.
+    Then nobody holds a page of these attempts, and those that are still tagged with them are free. Meanwhile the next
+    worker starts.
     """
 
     def __init__(

@@ -41,6 +41,12 @@ class Rolling:
         self._given -= len(patch) + len(visual)
         self.take(patch, visual)
 
+    def leave(self) -> UnitPages:
+        """Return the pages that no unit has, which are the caller's from now on."""
+        left = self.patch, self.visual
+        self.patch, self.visual = [], []
+        return left
+
     def recall(self, recalled: Callable[[int], bool]) -> None:
         """Leave out the next units while they are `recalled` from the cache."""
         while self._coming and recalled(self._coming[0][0]):

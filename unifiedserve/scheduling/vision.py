@@ -17,12 +17,17 @@ class BufferPages(NamedTuple):
     visual: int
 
 
+def total_of(units: Sequence[BufferPages]) -> BufferPages:
+    """Return the pages of all units."""
+    return BufferPages(sum(unit.patch for unit in units), sum(unit.visual for unit in units))
+
+
 def window_of(units: Sequence[BufferPages], buffers: BufferPages) -> Window | None:
     """Return the window for units of so many pages each; None if the buffers hold them all, or not even one of them.
 
     It is half of a buffer, so that others find room beside it, or the largest unit.
     """
-    total = BufferPages(sum(unit.patch for unit in units), sum(unit.visual for unit in units))
+    total = total_of(units)
     if total.patch <= buffers.patch and total.visual <= buffers.visual:
         return None
     largest = BufferPages(max(unit.patch for unit in units), max(unit.visual for unit in units))

@@ -3,7 +3,7 @@
 Media larger than their buffers go through a window of them, if their units can be prefilled one after the other.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from unifiedserve.config import EngineConfig
@@ -13,7 +13,7 @@ from unifiedserve.messages.media import ExpandedPrompt, MediaPlan
 from unifiedserve.messages.pages import Window
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.seen import MediumPages, RequestPages
-from unifiedserve.scheduling.vision import BufferPages, window_of
+from unifiedserve.scheduling.vision import BufferPages, total_of, window_of
 
 
 class _Need(NamedTuple):
@@ -34,10 +34,11 @@ def check_buffers(
 
     Only a model that `rolls` has windows. Raises RequestError if a buffer has fewer pages.
     """
-    pages = _request_pages(config, layout, prompt, sampling)
-    window = _window(config, layout, prompt.media) if rolls else None
-    if window:
-        pages = RequestPages(window.patch, window.visual, pages.kv)
+    units = [unit for plan in prompt.media for unit in _unit_pages(config, plan)]
+    window = _window(config, layout, units) if rolls else None
+    kv = (_pages(_cached_tokens(prompt, sampling), config.memory.kv_page_tokens) + layout.state_pages) * sampling.n
+    taken = BufferPages(window.patch, window.visual) if window else total_of(units)
+    pages = RequestPages(taken.patch, taken.visual, kv)
     for need in _needs(pages, prompt, sampling):
         memory, size = layout.smallest(need.pool)
         where = f" in {memory}" if len(layout.memories) > 1 else ""
@@ -53,29 +54,19 @@ def check_buffers(
 
 def medium_pages(config: EngineConfig, plan: MediaPlan) -> MediumPages:
     """Return the pages that a medium's patches and visual tokens fill."""
-    units = _unit_pages(config, plan)
-    return MediumPages(sum(unit.patch for unit in units), sum(unit.visual for unit in units))
+    return MediumPages(*total_of(_unit_pages(config, plan)))
 
 
-def _window(config: EngineConfig, layout: EngineLayout, media: Iterable[MediaPlan]) -> Window | None:
-    """Return the window for these media. Where pages travel there is none: who reads them has room for them all."""
+def _window(config: EngineConfig, layout: EngineLayout, units: Sequence[BufferPages]) -> Window | None:
+    """Return the window for these units. Where pages travel there is none: who reads them has room for them all."""
     if len(layout.memories) > 1 or config.scheduling.no_overlap:
         return None
-    units = [unit for plan in media for unit in _unit_pages(config, plan)]
     return window_of(units, BufferPages(layout.only.patch.pages, layout.only.visual.pages))
 
 
 def _unit_pages(config: EngineConfig, plan: MediaPlan) -> list[BufferPages]:
     patch, tokens = _pages(plan.patches_per_unit, config.memory.patch_page_rows), config.memory.visual_page_tokens
     return [BufferPages(patch, _pages(plan.unit_tokens(unit), tokens)) for unit in range(plan.units)]
-
-
-def _request_pages(
-    config: EngineConfig, layout: EngineLayout, prompt: ExpandedPrompt, sampling: SamplingParams
-) -> RequestPages:
-    media = [medium_pages(config, plan) for plan in prompt.media]
-    kv = (_pages(_cached_tokens(prompt, sampling), config.memory.kv_page_tokens) + layout.state_pages) * sampling.n
-    return RequestPages(sum(pages.patch for pages in media), sum(pages.visual for pages in media), kv)
 
 
 def _cached_tokens(prompt: ExpandedPrompt, sampling: SamplingParams) -> int:

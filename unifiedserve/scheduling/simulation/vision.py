@@ -99,8 +99,7 @@ class VisionWorker:
         if units := rolling.begin():
             self._decode_all(job, range(units[0], units[-1] + 1))
         if rolling.given_out:
-            self._release_room(job.request, len(rolling.patch), len(rolling.visual))
-            rolling.patch, rolling.visual = [], []
+            self._release_room(job.request, *map(len, rolling.leave()))
 
     def _take_back(self, uid: int, patch: int, visual: int) -> None:
         """Take back pages of a window, whose units are done with them."""

@@ -99,8 +99,8 @@ class PrefillStage:
             prompt.prefilled = chunk.stop
             self._keep_full_pages(prompt)
             if prompt.request.window:
-                back = Room(uid=chunk.uid, visual=self._give_back(prompt))
-                finished.room.append((prompt.request.ticket.route.vision, back))
+                if back := self._give_back(prompt):
+                    finished.room.append((prompt.ticket.route.vision, Room(uid=chunk.uid, visual=back)))
             else:
                 prompt.visual.release(prompt.inputs.rows_needed(chunk.stop))
             if prompt.complete and prompt.wants_tokens:
@@ -113,7 +113,8 @@ class PrefillStage:
         return finished
 
     def _take_visual(self, prompt: StagedPrompt, unit: int, pages: list[int]) -> None:
-        if prompt.request.reuse.has(unit):
+        gone = not prompt.lent.get(unit, True)  # from the cache, when its turn came
+        if prompt.request.reuse.has(unit) and not gone:
             tokens = prompt.shape.units[unit].tokens
             self.visual_log.looked_up(prompt.uid, tokens, tokens)
         prompt.take_visual(unit, pages)

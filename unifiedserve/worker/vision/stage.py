@@ -308,9 +308,9 @@ class VisionStage:
     def _give_back(self, job: _Job) -> None:
         """Release the pages of a window that no unit has."""
         if job.rolling:
-            self._buffers[job.memory].patches.release(job.rolling.patch)
-            self._buffers[job.memory].visual.release(job.rolling.visual)
-            job.rolling.patch, job.rolling.visual = [], []
+            patches, visual = job.rolling.leave()
+            self._buffers[job.memory].patches.release(patches)
+            self._buffers[job.memory].visual.release(visual)
 
     def _finished(self, output: Output) -> None:
         self._outputs.append(output)
