@@ -146,6 +146,9 @@ campaign: setup ## Ten thousand hostile requests, files and checkpoints beside t
 	$(PIP) --constraint $(VENV)/constraints.txt 'schemathesis>=4,<5'
 	$(PY) bench/campaign/run.py $(ARGS)
 
+soak: setup ## Two hours of mixed load while workers die (ARGS=...); results in bench/results/soak
+	$(PY) bench/soak/run.py $(ARGS) -- --visual-cache-mib 1 --patch-buffer-mib 2 --visual-buffer-mib 1
+
 clean: ## Remove what was built, but not the virtual environment
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis $(VENV)/.native
 	rm -f flashcodec/python/flashcodec/*.so ipc_buffers/python/ipc_buffers/*.so unifiedserve/*.so
