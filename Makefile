@@ -45,7 +45,7 @@ PACKAGES := $(shell find unifiedserve flashcodec/python ipc_buffers/python -name
 NATIVE := $(CPP) $(shell find $(CORES) -name '*.h' -o -name '*.inl') $(wildcard CMakeLists.txt */CMakeLists.txt)
 FORMATTED := $(filter %.cpp %.h %.inl,$(NATIVE)) $(wildcard */fuzz/*.cpp */fuzz/*.h)
 
-.PHONY: help setup serve demo doctor test bench lint format stubs asan tsan fuzz clients campaign clean distclean
+.PHONY: help setup serve demo doctor test bench lint format stubs asan tsan fuzz clients campaign soak clean distclean
 
 help: ## List the targets
 	@sed -nE 's/^([a-z ]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
