@@ -101,6 +101,8 @@ std::string_view describe(ArenaKind kind) {
       return "plain arena";
     case ArenaKind::page_pool:
       return "page pool";
+    case ArenaKind::collective:
+      return "collective";
     case ArenaKind::message_queue:
       return "message queue";
     case ArenaKind::memory:

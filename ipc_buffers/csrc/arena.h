@@ -19,7 +19,7 @@ struct ArenaError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-enum class ArenaKind : std::uint32_t { plain = 1, page_pool = 2, message_queue = 3, memory = 4 };
+enum class ArenaKind : std::uint32_t { plain = 1, page_pool = 2, message_queue = 3, memory = 4, collective = 5 };
 
 std::string_view describe(ArenaKind kind);
 

@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 
 #include "arena_registry.h"
+#include "collective.h"
 #include "message_queue.h"
 #include "native/released_gil.h"
 #include "net/socket.h"
@@ -63,7 +64,8 @@ void bind_registry(py::module_& module) {
   py::class_<ArenaInfo>(module, "ArenaInfo",
                         "What is known of an arena, memory, page pool or message queue of this machine.")
       .def_readonly("name", &ArenaInfo::name)
-      .def_readonly("kind", &ArenaInfo::kind, R"(One of "plain arena", "memory", "page pool" or "message queue".)")
+      .def_readonly("kind", &ArenaInfo::kind,
+                    R"(One of "plain arena", "memory", "page pool", "message queue" or "collective".)")
       .def_readonly("size", &ArenaInfo::size, "Bytes of host memory.")
       .def_readonly("pid", &ArenaInfo::pid, "The creator's process id.")
       .def_readonly("alive", &ArenaInfo::alive,
@@ -98,6 +100,9 @@ PYBIND11_MODULE(_core, module) {
                                         "A message above a quarter of its queue's capacity.");
   ipc::bind_error<ipc::net::NetError>(module, "NetError", PyExc_RuntimeError,
                                       "A connection that cannot be served; the text says why.");
+  ipc::bind_error<ipc::CollectiveError>(
+      module, "CollectiveError", PyExc_RuntimeError,
+      "A rank did not come in time; the text names it. The collective is of no more use.");
   ipc::bind_arena(module);
   ipc::bind_registry(module);
   ipc::bind_gpus(module);
@@ -105,5 +110,6 @@ PYBIND11_MODULE(_core, module) {
   ipc::bind_page_pool(module);
   ipc::bind_paged_buffer(module);
   ipc::bind_message_queue(module);
+  ipc::bind_collective(module);
   ipc::bind_carriers(module);
 }

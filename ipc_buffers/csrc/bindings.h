@@ -17,6 +17,7 @@ void close_without_gil(Handle<T>& handle) {
   object.reset();
 }
 
+void bind_collective(pybind11::module_& module);
 void bind_carriers(pybind11::module_& module);
 void bind_gpus(pybind11::module_& module);
 void bind_memory(pybind11::module_& module);

@@ -10,7 +10,7 @@ import zlib
 
 import numpy as np
 
-from ipc_buffers import Arena, Memory, MessageQueue, PagePool
+from ipc_buffers import Arena, Collective, Memory, MessageQueue, PagePool
 
 
 def tell(answer: object) -> None:
@@ -146,6 +146,19 @@ def exit_with_waiting_thread(name: str) -> None:
     queue = MessageQueue.attach(name)
     threading.Thread(target=queue.receive, daemon=True).start()
     tell("exiting")
+
+
+def reduce_often(name: str, rank: int, rounds: int) -> None:
+    """Adds up vectors with other ranks; prints a digest of all sums and their total."""
+    collective = Collective.join(name, rank)
+    digest, totals = 0, [np.zeros(5000, np.float32) for _ in range(2)]
+    for number in range(rounds):
+        values = np.random.default_rng([number, rank]).standard_normal(5000, np.float32)
+        collective.all_reduce(values, "float32")
+        digest = zlib.crc32(values.tobytes(), digest)
+        totals[number % 2] += values
+    tell(digest)
+    tell(float(sum(map(np.sum, totals))))
 
 
 if __name__ == "__main__":

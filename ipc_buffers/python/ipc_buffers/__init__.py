@@ -1,10 +1,12 @@
-"""Shared memory between processes: arenas, memory of a host or a GPU, page pools, paged buffers and message queues."""
+"""Shared memory between processes: arenas, memory, page pools, paged buffers, message queues and collectives."""
 
 from ipc_buffers._core import (
     Arena,
     ArenaError,
     ArenaInfo,
     Bell,
+    Collective,
+    CollectiveError,
     Gpu,
     Memory,
     MessageQueue,
@@ -28,6 +30,8 @@ __all__ = [
     "ArenaError",
     "ArenaInfo",
     "Bell",
+    "Collective",
+    "CollectiveError",
     "Gpu",
     "Memory",
     "MessageQueue",

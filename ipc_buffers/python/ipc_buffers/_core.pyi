@@ -14,6 +14,8 @@ __all__: list[str] = [
     "ArenaError",
     "ArenaInfo",
     "Bell",
+    "Collective",
+    "CollectiveError",
     "Gpu",
     "Memory",
     "MessageQueue",
@@ -42,6 +44,9 @@ class MessageTooLarge(ValueError):
 
 class NetError(RuntimeError):
     """A connection that cannot be served; the text says why."""
+
+class CollectiveError(RuntimeError):
+    """A rank did not come in time; the text names it. The collective is of no more use."""
 
 class _Region:
     pass
@@ -84,7 +89,7 @@ class ArenaInfo:
         """Whether the creator still runs; one in another pid namespace counts as alive."""
     @property
     def kind(self) -> str:
-        """One of "plain arena", "memory", "page pool" or "message queue"."""
+        """One of "plain arena", "memory", "page pool", "message queue" or "collective"."""
     @property
     def name(self) -> str: ...
     @property
@@ -380,6 +385,42 @@ class MessageQueue:
         """Bytes: a quarter of the capacity."""
     @property
     def name(self) -> str: ...
+
+class Collective:
+    """Operations that all ranks of a group do together, through shared memory.
+
+    Each process is one rank, from one thread at a time, and all do the same operations in the same order. Sums are taken in
+    the order of the ranks in float32, so that each rank gets the same bits whatever the timing. Every operation raises
+    CollectiveError, which names a rank, if that rank does not come within `timeout` seconds.
+    """
+    @staticmethod
+    def create(name: str, ranks: int, slot_bytes: int = 1048576) -> Arena:
+        """Create the shared memory of up to 64 ranks, and return it as an arena, to be unlinked in the end.
+
+        Each rank has two slots of `slot_bytes`, from 1 to 2**30; larger operands go in pieces. Raises as `Arena.create`.
+        """
+    @staticmethod
+    def join(name: str, rank: int) -> Collective:
+        """Become a rank, which nobody has been before; raises ValueError otherwise, and as `Arena.attach`."""
+    def all_gather(self, own: typing_extensions.Buffer, all: typing_extensions.Buffer, timeout: float = 60.0) -> None:
+        """Fill a writable buffer with the bytes of all ranks, in their order; raises ValueError if its size is another."""
+    def all_reduce(self, values: typing_extensions.Buffer, dtype: str, timeout: float = 60.0) -> None:
+        """Replace a contiguous, writable buffer by the sums over all ranks; `dtype` is "float32" or "bfloat16".
+
+        Sums of bfloat16 are rounded once, to the nearest.
+        """
+    def barrier(self, timeout: float = 60.0) -> None:
+        """Wait until all ranks have come."""
+    def broadcast(self, root: int, values: typing_extensions.Buffer, timeout: float = 60.0) -> None:
+        """Replace a writable buffer by that of the rank `root`."""
+    def close(self) -> None:
+        """Give up this handle's mapping. Idempotent."""
+    @property
+    def name(self) -> str: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def ranks(self) -> int: ...
 
 class Bell:
     """Wakes whoever waits for messages of a queue, by one that says so."""
