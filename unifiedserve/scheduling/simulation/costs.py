@@ -7,7 +7,7 @@ import msgspec
 from unifiedserve.errors import ConfigError
 
 
-class StageCosts(msgspec.Struct, frozen=True, kw_only=True):
+class StageCosts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Seconds that pieces of work take with the machine to themselves; what is not given takes no time. `half` and
     `waste` are what is lost when they share it.
 

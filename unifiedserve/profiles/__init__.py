@@ -1,0 +1,18 @@
+"""What one device does with one model: measured here, or written by hand from a paper. Kept as TOML."""
+
+from unifiedserve.profiles.files import read_profile, write_profile
+from unifiedserve.profiles.hardware import hardware_name, versions_here
+from unifiedserve.profiles.hardware_profile import DeviceSize, HardwareProfile, ModelSizes
+from unifiedserve.profiles.store import keep_profile, stored_profile
+
+__all__ = [
+    "DeviceSize",
+    "HardwareProfile",
+    "ModelSizes",
+    "hardware_name",
+    "keep_profile",
+    "read_profile",
+    "stored_profile",
+    "versions_here",
+    "write_profile",
+]

@@ -1,0 +1,36 @@
+"""Profiles as TOML files."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from unifiedserve.errors import ConfigError
+from unifiedserve.profiles.hardware_profile import HardwareProfile
+
+
+def read_profile(path: Path) -> HardwareProfile:
+    """Return the profile in a file. Raises ConfigError, which says in a line what is wrong with it."""
+    try:
+        return msgspec.toml.decode(path.read_bytes(), type=HardwareProfile)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{path}: no profile: {str(error).replace('`$.', '`')}") from error
+    except (msgspec.DecodeError, ValueError) as error:
+        raise ConfigError(f"{path}: no TOML: {error}") from error
+
+
+def write_profile(path: Path, profile: HardwareProfile) -> None:
+    """Write a profile, whole or not at all. Raises ConfigError if the file cannot be written."""
+    own = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        own.write_bytes(msgspec.toml.encode(profile))
+        own.replace(path)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error
+    finally:
+        with suppress(OSError):
+            own.unlink(missing_ok=True)
