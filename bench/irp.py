@@ -13,11 +13,12 @@ from typing import Annotated
 
 import httpx
 import typer
-from asking import Asker, Work
 from rich.console import Console
 from serve_cpu import checkpoint, footage
 from serve_cpu.prompts import Prompts
 from streams import NO_CACHES, serving
+
+from unifiedserve.profiling.asking import Asker, Work
 
 PLACEMENT = "e@0+p@0+v@1+e@1+d@1"  # 2e+1p+1d on two cores
 KINDS = ("auto", "off")  # of --irp: the units are shared, or one encoder has all
@@ -29,7 +30,7 @@ MEDIA = checkpoint.DEFAULT_FOLDER.parent / "media"
 async def first_tokens(url: str, model: Path, video: Path, repeats: int) -> list[float]:
     """Return the seconds to the first token of a question about the video, asked again and again."""
     async with httpx.AsyncClient(base_url=url, timeout=300) as http:
-        asker = Asker(http, Prompts(model))
+        asker = Asker(http, Prompts(model).text)
         await asker.ask(Work(TEXT, ANSWER, video, FRAMES))
         return [(await asker.ask(Work(TEXT, ANSWER, video, FRAMES))).ttft for _ in range(repeats)]
 

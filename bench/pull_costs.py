@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 
 from carriers import Fetch, fetchers, repeat
-from fitting import fit
 
 from ipc_buffers import PagePool, list_arenas
+from unifiedserve.profiling.fitting import fit
 
 PAGES = (1, 4, 16, 64, 256)  # at once
 ROUNDS = 3

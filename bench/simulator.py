@@ -21,26 +21,29 @@ from typing import Annotated, Any, NamedTuple
 import httpx
 import msgspec
 import typer
-from asking import Asked, Asker, Work, visual_tokens
 from latencies import KINDS, Answer, compare
 from pull_costs import page_bytes, pull_costs
 from rich.console import Console
 from rich.progress import Progress
 from serve_cpu import checkpoint, footage
 from serve_cpu.prompts import Prompts
-from stage_costs import FRAMES, MEDIA, VIDEO_SECONDS, encoder_layers, measured, warm_up
+from stage_costs import FRAMES, MEDIA, VIDEO_SECONDS, measured
 from streams import NO_CACHES, serving
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.doctor.machine import describe_machine
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.placement import Placement, Stage
+from unifiedserve.profiling.asking import Asked, Asker, Work
+from unifiedserve.profiling.subject import encoder_layers
 from unifiedserve.scheduling import budget_of
 from unifiedserve.scheduling.simulation import Arrival, Cores, FreePages, Simulator, StageCosts
 from unifiedserve.scheduling.targets import Targets
 
 GOP_SECONDS = 10  # of the videos
 PATCHES_A_TOKEN = 4
+UNIT_FRAMES = 2  # frames of a video that make an encode unit
+AROUND = 2  # tokens around a medium's
 WARM_UP_SECONDS = 100.0  # simulated, for each request before the first one that counts
 SHARES = dict(zip(KINDS, (6, 3, 1), strict=True))
 KV_CACHE_MIB = "1024"  # of each daemon
@@ -113,7 +116,7 @@ class Model:
 
 def arrival(uid: int, due: float, work: Work, asked: Asked, config: EngineConfig, costs: StageCosts) -> Arrival:
     """Return a question in numbers; how many tokens its medium has, its real answer tells."""
-    ticket, units = Ticket(uid, due), work.units
+    ticket, units = Ticket(uid, due), units_of(work)
     if not units:
         return Arrival(ticket, [asked.prompt_tokens], [], work.generate)
     tokens = visual_tokens(work, asked)
@@ -129,6 +132,21 @@ def arrival(uid: int, due: float, work: Work, asked: Asked, config: EngineConfig
         patch_pages=-(-tokens * PATCHES_A_TOKEN // config.memory.patch_page_rows),
         media=1,
     )
+
+
+def units_of(work: Work) -> int:
+    """Return the encode units of a question."""
+    return work.frames // UNIT_FRAMES or int(work.medium is not None)
+
+
+def visual_tokens(work: Work, asked: Asked) -> int:
+    """Return the visual tokens of each unit of a question whose text has an exact length."""
+    return (asked.prompt_tokens - work.text - AROUND) // units_of(work)
+
+
+def warm_up(image: Path, video: Path) -> list[Work]:
+    """Return what a daemon is asked before it is measured."""
+    return [Work(64, 8), Work(64, 8, image), Work(64, 2, video, FRAMES)]
 
 
 def mean_costs(before: StageCosts, after: StageCosts, lone_step: float, layers: int) -> StageCosts:
@@ -188,7 +206,7 @@ async def run(
                 progress.advance(task)
                 return msgspec.structs.replace(costs, **pulls)
 
-            asker = Asker(http, Prompts(model))
+            asker = Asker(http, Prompts(model).text)
             engine = Model(config, await pages(asker), before, [await asker.ask(work) for work in before])
             lone_step = await asker.gauge("slo_tbt_seconds") / config.scheduling.seconds_between_tokens(1.0)
             costs, served = [await calibrate()], []

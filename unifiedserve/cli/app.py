@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -93,6 +93,51 @@ def placement(**options: Any) -> None:
 
 placement.__signature__ = signature_of(EngineConfig, positional={"placement"})  # type: ignore[attr-defined]
 app.command(cls=GroupedHelp)(placement)
+
+
+@app.command()
+def profile(
+    model: Annotated[
+        str, typer.Option(help="The model: a directory or a hub id. Empty: the bundled model", show_default=False)
+    ] = "",
+    device: Annotated[
+        Literal["auto", "cpu", "cuda"], typer.Option(help="The device to measure, as for serve")
+    ] = "auto",
+    dtype: Annotated[
+        Literal["auto", "float32", "bfloat16"], typer.Option(help="The number type of the weights, as for serve")
+    ] = "auto",
+    quantization: Annotated[
+        Literal["none", "int8", "int4"], typer.Option(help="How matrices are quantised, as for serve")
+    ] = "none",
+    image: Annotated[
+        Path | None, typer.Option(help="An image like those that will come. Default: a sample of 480x480")
+    ] = None,
+    video: Annotated[
+        Path | None, typer.Option(help="A video like those that will come. Default: a sample of 320x180, 10 s")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="A TOML file to write the profile to, too")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Measure less: half a minute, and less exact")] = False,
+    despite_load: Annotated[
+        bool, typer.Option("--despite-load", help="Measure although other programs use the cores")
+    ] = False,
+) -> None:
+    """Measure what each stage costs here, and how much the stages slow each other down.
+
+    Takes some minutes. The profile is kept in the user's cache: serve --budgets profiled begins with it, and plan
+    chooses a placement by it.
+
+    \b
+    Measure the bundled model:
+      unifiedserve profile
+    Measure a checkpoint with a video like those of its users, and keep a file:
+      unifiedserve profile --model ./checkpoint --video meeting.mp4 --out ours.toml
+    """
+    from rich.console import Console
+
+    from unifiedserve.cli.profile import Wishes, run
+
+    options = {"model": model, "device": device, "dtype": dtype, "quantization": quantization}
+    run(EngineConfig.of(**options), Wishes(image, video, out, quick, despite_load), Console())
 
 
 @app.command()

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from unifiedserve.errors import ConfigError
 
@@ -28,13 +28,14 @@ def serve_command(model: str | Path = "", *options: str) -> list[str]:
 
 
 @contextmanager
-def daemon(model: str | Path = "", *options: str) -> Iterator[Daemon]:
+def daemon(model: str | Path = "", *options: str, log: IO[str] | None = None) -> Iterator[Daemon]:
     """Start a daemon on a free port, yield it when it is ready, end it with SIGTERM and wait for it.
 
-    Its log and its errors go to this process's stderr. Raises ConfigError if it ends before it is ready, or does not
-    end cleanly.
+    Its log and its errors go to `log`, a file; without one to this process's stderr. Raises ConfigError if it ends
+    before it is ready, or does not end cleanly.
     """
-    process = subprocess.Popen([*serve_command(model, *options), "--port", "0"], stdout=subprocess.PIPE, text=True)
+    command = [*serve_command(model, *options), "--port", "0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
     try:
         yield Daemon(_wait_ready(process), process)
     finally:

@@ -3,12 +3,13 @@
 from unifiedserve.profiles.files import read_profile, write_profile
 from unifiedserve.profiles.hardware import hardware_name, versions_here
 from unifiedserve.profiles.hardware_profile import DeviceSize, HardwareProfile, ModelSizes
-from unifiedserve.profiles.store import keep_profile, stored_profile
+from unifiedserve.profiles.store import check_store, keep_profile, stored_profile
 
 __all__ = [
     "DeviceSize",
     "HardwareProfile",
     "ModelSizes",
+    "check_store",
     "hardware_name",
     "keep_profile",
     "read_profile",

@@ -15,6 +15,7 @@ FORMAT: Literal[1] = 1
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Size = Annotated[float, msgspec.Meta(ge=0)]
+Factor = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class DeviceSize(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -40,9 +41,11 @@ class HardwareProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Costs of the stages of `model` on one device of `hardware`, that device alone.
 
     `interference[stage][other]` is how many times longer `stage` takes while `other` runs beside it on the same
-    device, 1.0 where it is not given (UnifiedServe, Fig. 6). `digest` tells measured models apart that share a name.
-    `spread` says how far the measurements of a number lie apart, as a part of it. `sources` says where numbers are
-    from, by their dotted name.
+    device, 1.0 where it is not given (UnifiedServe, Fig. 6). `half_device[stage]` is how many times longer it takes
+    alone on half of a CPU's cores, or half of a GPU's threads under MPS, as far as that was measured.
+
+    `digest` tells measured models apart that share a name. `spread` says how far the measurements of a number lie
+    apart, as a part of it. `sources` says where numbers are from, by their dotted name.
     """
 
     format: Literal[1] = FORMAT
@@ -54,6 +57,7 @@ class HardwareProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     device: DeviceSize
     model_sizes: ModelSizes = ModelSizes()
     costs: StageCosts
+    half_device: dict[Stage, Factor] = {}
     interference: dict[Stage, dict[Stage, float]] = {}
     spread: dict[str, Size] = {}
     sources: dict[str, str] = {}

@@ -21,6 +21,14 @@ def keep_profile(profile: HardwareProfile, folder: Path | None = None) -> Path:
     return path
 
 
+def check_store(folder: Path | None = None) -> None:
+    """Raise ConfigError if `keep_profile` could not write."""
+    place = folder or _cache()
+    there = next(each for each in (place, *place.parents) if each.exists())
+    if not (there.is_dir() and os.access(there, os.W_OK)):
+        raise ConfigError(f"{place}: profiles cannot be kept here: make it writable, or give a file with --out")
+
+
 def stored_profile(
     digest: str, hardware: str, versions: Mapping[str, str] | None = None, folder: Path | None = None
 ) -> HardwareProfile | None:

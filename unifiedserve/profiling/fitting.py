@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import numpy
 import numpy.typing
 
-FITS = 4  # each weighted by the one before
+_FITS = 4  # each weighted by the one before
+_LEAST = 1e-9  # seconds
 
 Matrix = numpy.typing.NDArray[numpy.float64]
 
@@ -15,10 +16,11 @@ def fit(rows: Sequence[Sequence[float]], seconds: Sequence[float]) -> list[float
 
     Errors are in proportion to what is fitted, not to what was measured, which would favour the shortest times.
     """
-    weights = numpy.array(seconds)
-    for _ in range(FITS):
-        costs = _least_squares(numpy.array(rows) / weights[:, None], numpy.array(seconds) / weights)
-        weights = numpy.array(rows) @ costs
+    parts, times = numpy.array(rows, dtype=float), numpy.maximum(seconds, _LEAST)
+    weights = times
+    for _ in range(_FITS):
+        costs = _least_squares(parts / weights[:, None], times / weights)
+        weights = numpy.maximum(parts @ costs, _LEAST)
     return [float(cost) for cost in costs]
 
 

@@ -1,18 +1,21 @@
-"""Requests to a daemon of ours: when their tokens came, and what its trace says of them."""
+"""Requests to a server of ours: when their tokens came, and what its timeline says of them."""
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
-from serve_cpu.prompts import Prompts
 
-UNIT_FRAMES = 2  # frames of a video that make an encode unit
-AROUND = 2  # tokens around a medium's
+from unifiedserve.profiling.spans import Span, spans_of
+
 FRAME_PIXELS = 50_176
+
+
+class RefusedError(Exception):
+    """The server does not take such a request; the message is its own."""
 
 
 class Work(NamedTuple):
@@ -23,10 +26,6 @@ class Work(NamedTuple):
     medium: Path | None = None
     frames: int = 0
     pixels: int = FRAME_PIXELS
-
-    @property
-    def units(self) -> int:
-        return self.frames // UNIT_FRAMES or int(self.medium is not None)
 
 
 @dataclass
@@ -40,39 +39,25 @@ class Asked:
 
     @property
     def ttft(self) -> float:
+        """Seconds to the first token."""
         return self.tokens[0] - self.sent
 
 
-class Span(NamedTuple):
-    """A piece of work of the daemon's trace: seconds since its start."""
-
-    stage: str
-    name: str
-    start: float
-    end: float
-    requests: int
-    tokens: int
-
-    @property
-    def seconds(self) -> float:
-        return self.end - self.start
-
-
 class Asker:
-    """A daemon, and questions of exact lengths. `answered` is called after each."""
+    """A server, and questions with texts of some length. `answered` is called after each."""
 
     def __init__(
-        self, http: httpx.AsyncClient, prompts: Prompts, answered: Callable[[], object] = lambda: None
+        self, http: httpx.AsyncClient, text: Callable[[int], str], answered: Callable[[], object] = lambda: None
     ) -> None:
         self._http = http
-        self._prompts = prompts
+        self._text = text
         self._answered = answered
-        self._model = ""
+        self._served: dict[str, Any] = {}
 
     async def ask(self, work: Work) -> Asked:
-        """Ask for exactly so many tokens, the likeliest ones."""
+        """Ask for exactly so many tokens, the likeliest ones. Raises RefusedError."""
         body: dict[str, Any] = {
-            "model": await self._name(),
+            "model": (await self._model())["id"],
             "messages": [{"role": "user", "content": self._content(work)}],
             "max_tokens": work.generate,
             "temperature": 0,
@@ -88,54 +73,52 @@ class Asker:
         asked = Asked()
         async with self._http.stream("POST", "/v1/chat/completions", json=body) as response:
             if response.is_error:
-                raise RuntimeError((await response.aread()).decode())
+                raise RefusedError((await response.aread()).decode())
             async for line in response.aiter_lines():
                 if line.startswith("data: {"):
                     _read(asked, json.loads(line.removeprefix("data: ")))
         self._answered()
         return asked
 
-    async def spans(self, asked: Asked | None = None) -> list[Span]:
-        """Return what the daemon did for a request, or of late for all, by the time."""
-        wanted = {"request_id": asked.id} if asked else {}
-        events = (await self._http.get("/debug/trace", params=wanted)).json()["traceEvents"]
-        spans = [
-            Span(
-                e["cat"],
-                e["name"],
-                e["ts"] / 1e6,
-                (e["ts"] + e["dur"]) / 1e6,
-                len(e["args"]["requests"]),
-                e["args"].get("tokens", 0),
-            )
-            for e in events
-            if e["ph"] == "X"
-        ]
-        return sorted(spans, key=lambda span: span.start)
+    async def first_taken(self, works: Sequence[Work]) -> Work | None:
+        """Ask one question after another until one is taken; return it, None if none is."""
+        for work in works:
+            try:
+                await self.ask(work)
+            except RefusedError:
+                continue
+            return work
+        return None
 
-    async def _name(self) -> str:
-        self._model = self._model or (await self._http.get("/v1/models")).json()["data"][0]["id"]
-        return self._model
+    async def spans(self, asked: Asked | None = None) -> list[Span]:
+        """Return what the server did for a request, or of late for all, by the time."""
+        wanted = {"request_id": asked.id} if asked else {}
+        return spans_of((await self._http.get("/debug/trace", params=wanted)).json())
+
+    async def context(self) -> int:
+        """Return the longest prompt and answer that the model takes, in tokens."""
+        return int((await self._model())["max_model_len"])
 
     async def gauge(self, name: str) -> float:
-        """Return a metric of the daemon, with its labels if it has any."""
+        """Return a metric of the server, with its labels if it has any."""
         lines = (await self._http.get("/metrics")).text.splitlines()
         return next(float(line.split()[-1]) for line in lines if line.startswith(f"unifiedserve:{name} "))
 
+    async def _model(self) -> dict[str, Any]:
+        self._served = self._served or (await self._http.get("/v1/models")).json()["data"][0]
+        return self._served
+
     def _content(self, work: Work) -> list[dict[str, Any]]:
-        text = {"type": "text", "text": self._prompts.text(work.text)}
+        text = {"type": "text", "text": self._text(work.text)}
         if work.medium is None:
             return [text]
         kind = "video_url" if work.frames else "image_url"
         return [{"type": kind, kind: {"url": work.medium.as_uri()}}, text]
 
 
-def visual_tokens(work: Work, asked: Asked) -> int:
-    """Return the visual tokens of each unit of a question."""
-    return (asked.prompt_tokens - work.text - AROUND) // work.units
-
-
 def _read(asked: Asked, chunk: dict[str, Any]) -> None:
+    if "error" in chunk:
+        raise RefusedError(str(chunk["error"].get("message", chunk["error"])))
     asked.id = chunk["id"]
     for choice in chunk["choices"]:
         asked.tokens += [time.monotonic()] * len(choice.get("token_ids") or ())

@@ -1,0 +1,35 @@
+"""How much is measured: sizes, repetitions, seconds."""
+
+from typing import NamedTuple
+
+
+class Effort(NamedTuple):
+    """What is asked of a server that is measured. Tokens; sequences with the context of each; pixels; seconds."""
+
+    repeats: int
+    prompts: tuple[int, ...]
+    batches: tuple[tuple[int, int], ...]
+    answer: int
+    pixels: tuple[int, ...]
+    frames: int
+    pair_seconds: float
+
+
+FULL = Effort(
+    repeats=3,
+    prompts=(48, 128, 256, 512, 2048),
+    batches=((1, 64), (3, 64), (8, 64), (1, 2048), (4, 1024)),
+    answer=24,
+    pixels=(12_544, 50_176, 200_704),
+    frames=64,
+    pair_seconds=6.0,
+)
+QUICK = Effort(
+    repeats=1,
+    prompts=(48, 256, 1024),
+    batches=((1, 64), (3, 64), (1, 1024)),
+    answer=8,
+    pixels=(12_544, 50_176),
+    frames=16,
+    pair_seconds=0.5,
+)
