@@ -93,9 +93,12 @@ def is_multimodal(config: Any) -> bool:
     return config is not config.get_text_config()
 
 
-def import_model_class(config: Any) -> None:
-    """Import the transformers model that `build_model` makes for `config`, if there is one."""
-    _auto_class(config)._model_mapping.get(type(config), None)
+def rehearse_loading(config: Any) -> None:
+    """Import what `build_model` needs for `config`, and have transformers compile its rules for tensors' names.
+
+    Raises ConfigError if `config` makes no model.
+    """
+    _renaming(_empty_model(config, torch.float32))
 
 
 def _empty_model(config: Any, dtype: torch.dtype) -> Any:

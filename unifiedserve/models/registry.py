@@ -2,6 +2,7 @@
 
 import importlib
 from collections.abc import Collection, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from unifiedserve.memory.checkpoint import read_json
 from unifiedserve.models.base import LanguageAdapter, Processor
 from unifiedserve.models.hub import load_transformers
 from unifiedserve.models.language_models import check_language_model
-from unifiedserve.models.loading import import_model_class
+from unifiedserve.models.loading import rehearse_loading
 from unifiedserve.placement import Network
 
 
@@ -114,11 +115,12 @@ def load_adapter(
     return adapter
 
 
+@cache
 def preload(model_dir: Path) -> None:
-    """Import all that `load_adapter` needs for a checkpoint, and load nothing. Raises ConfigError as it does."""
+    """Do once for a checkpoint what every `load_adapter` needs, and load nothing. Raises ConfigError as it does."""
     config = load_config(model_dir)
     _class(FAMILIES[config.model_type].adapter)
-    import_model_class(config)
+    rehearse_loading(config)
 
 
 def _class(name: str) -> Any:

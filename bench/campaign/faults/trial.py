@@ -210,8 +210,9 @@ class Trial:
             await asyncio.sleep(0.001)
         began = time.monotonic()
         with case.fault.strike(pid):
-            if case.again:
+            if case.again or case.fault.engine:
                 await self._engine.wait_for(lambda: not self._engine.healthy)
+            if case.again:
                 await self._kill_beside(seen.victim, pid)
             if case.fault.deadly and not case.fault.engine:
                 await self._engine.wait_for(lambda: self._serves(seen.victim, pid))
