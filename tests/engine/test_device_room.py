@@ -165,7 +165,7 @@ def test_the_weights_of_each_memory_have_a_sum() -> None:
     health = Health(EngineConfig.of(placement="ep+2d@mem1"))
     for worker, found in ("encode-prefill", 3), ("decode-1", 5), ("decode-2", 6), ("vision", None):
         health.worker_ready(Ready(worker, weights_sum=found))
-    assert health.weights_sums == {"mem0": 3, "mem1": 5}
+    assert health.learned.weights_sums == {"mem0": 3, "mem1": 5}
 
 
 @pytest.mark.parametrize(

@@ -28,10 +28,11 @@ def memory() -> Iterator[SharedMemory]:
 
 
 def test_what_is_done_or_computed_is_no_standstill() -> None:
-    before = Seen(reports=3, computed=10.0, at=100.0)
-    assert stands_still(before, Seen(3, 10.1, 110.0))
-    assert not stands_still(before, Seen(4, 10.0, 110.0))
-    assert not stands_still(before, Seen(3, 15.0, 110.0)), "a long video is decoded"
+    before = Seen(reports=3, computed={11: 4.0, 12: 6.0}, at=100.0)
+    assert stands_still(before, Seen(3, {11: 4.1, 12: 6.0}, 110.0))
+    assert not stands_still(before, Seen(4, {11: 4.0, 12: 6.0}, 110.0))
+    assert not stands_still(before, Seen(3, {11: 9.0, 12: 6.0}, 110.0)), "a long video is decoded"
+    assert not stands_still(before, Seen(3, {11: 4.0, 13: 2.0}, 110.0)), "another worker starts in place of a dead one"
 
 
 def test_what_each_stage_waits_for_is_named(memory: SharedMemory) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 
 from unifiedserve.config import EngineConfig
+from unifiedserve.engine.learned import Learned
 from unifiedserve.engine.resources import check_target
 from unifiedserve.errors import ConfigError, ErrorKind, RequestError
 from unifiedserve.messages.wire import Ready
@@ -15,7 +16,7 @@ class Health:
         self._config = config
         self.healthy = False  # all workers live
         self.fatal: str | None = None  # why the engine serves nothing any more
-        self.weights_sums: dict[str, int] = {}  # of the weights in each memory of a device's own
+        self.learned = Learned()  # by workers that have started
         self.target_between_tokens: float | None = None  # seconds; known when the workers are up
         self._memories = {instance.name: instance.memory for instance in config.machine.workers.instances}
         self._instances = frozenset(self._memories)
@@ -38,8 +39,7 @@ class Health:
         """Note that a worker is up. Raises ConfigError if streams cannot hold their target with it."""
         if message.decode_step is not None:
             self._set_target(message.decode_step)
-        if message.weights_sum is not None:
-            self.weights_sums.setdefault(self._memories[message.instance], message.weights_sum)
+        self.learned.take_in(message, self._memories[message.instance])
         self._ready.add(message.instance)
         self._tell()
         if self._ready == self._instances:

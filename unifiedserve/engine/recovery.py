@@ -164,8 +164,8 @@ class Recovery:
         Damaged weights are loaded anew. Where the caches are to be kept, answers go on from their full pages.
         """
         try:
-            placement, weights_sums = self._roles.placement, self._health.weights_sums
-            await running.workers.restart(placement, weights_sums, damaged=damaged, keeps=keeps)
+            placement, learned = self._roles.placement, self._health.learned
+            await running.workers.restart(placement, learned, damaged=damaged, keeps=keeps)
             await self._health.wait_decided(self._startup_timeout)
         except Exception as error:
             _log.exception("the restart failed")

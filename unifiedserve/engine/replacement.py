@@ -81,7 +81,7 @@ class Replacement:
         return self._running.workers.memory is not self._memory
 
     async def _start(self, startup_timeout: float) -> None:
-        await self._running.workers.revive(self._name, self._placement, self._health.weights_sums)
+        await self._running.workers.revive(self._name, self._placement, self._health.learned)
         await self._health.wait_up(self._name, startup_timeout)
 
     def _placement(self) -> Placement | None:

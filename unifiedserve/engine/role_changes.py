@@ -73,7 +73,7 @@ class RoleChanges:
         if self._roles.goes_on(change):
             running.table.without(name)
         drained = time.monotonic()
-        await running.workers.replace(name, lambda: self._leave(change), self._health.weights_sums)
+        await running.workers.replace(name, lambda: self._leave(change), self._health.learned)
         await self._wait_for(lambda: not self._roles.goes_on(change) or name in self._ready)
         if self._roles.goes_on(change):
             self._timeline.role(RoleStep(change.before, "drain", change.began, drained))

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from unifiedserve.engine.requests.reports import Reports
@@ -19,10 +19,10 @@ _BUSY = 0.05  # of a core: whoever computes more has something to do, as who dec
 
 
 class Seen(NamedTuple):
-    """What has been done so far: reports of work, and the seconds (of processors, of the clock) until now."""
+    """What has been done until now: reports of work, and the processor time of each worker's process; seconds."""
 
     reports: int
-    computed: float
+    computed: Mapping[int, float]
     at: float
 
 
@@ -65,13 +65,14 @@ class Standstill:
             before, complained = now, stands
 
     def _seen(self) -> Seen:
-        computed = sum(map(processor_time, self._workers.pids().values())) / 1e9
+        computed = {pid: processor_time(pid) / 1e9 for pid in self._workers.pids().values()}
         return Seen(self._reports.done, computed, time.monotonic())
 
 
 def stands_still(before: Seen, now: Seen) -> bool:
     """Tell whether nothing was done, and next to nothing computed, between two looks."""
-    return before.reports == now.reports and now.computed - before.computed < _BUSY * (now.at - before.at)
+    computed = sum(seconds - before.computed.get(pid, 0.0) for pid, seconds in now.computed.items())
+    return before.reports == now.reports and computed < _BUSY * (now.at - before.at)
 
 
 def waits(

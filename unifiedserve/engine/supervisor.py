@@ -2,11 +2,10 @@
 
 import logging
 import secrets
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
-from types import MappingProxyType
 
 from ipc_buffers import ArenaError, MessageQueue, remove_stale_arenas
 from unifiedserve.config import EngineConfig
@@ -14,6 +13,7 @@ from unifiedserve.device import Device, open_device, select_device
 from unifiedserve.engine.device_room import RoomError
 from unifiedserve.engine.engine_memory import EngineMemory
 from unifiedserve.engine.known_shares import KnownShares
+from unifiedserve.engine.learned import Learned
 from unifiedserve.engine.rehearsal import PLACEMENT as REHEARSAL
 from unifiedserve.engine.rehearsal import Footprint, instance_of, rehearse, small_medium
 from unifiedserve.engine.resources import check_memories, check_packages, check_sandbox, check_threads
@@ -31,7 +31,6 @@ from unifiedserve.worker.spec import WorkerSpec
 
 _log = logging.getLogger(__name__)
 _TOKEN_BYTES = 32
-NO_SUMS: Mapping[str, int] = MappingProxyType({})  # of weights: nobody knows them
 _PATIENCE_SECONDS = 5.0  # with an engine that reads no messages
 
 
@@ -82,7 +81,7 @@ class Supervisor:
 
     def _allocate_on(self, device: Device) -> EngineMemory:
         def try_out(memory: SharedMemory, dtype: str, stages: Collection[Stage]) -> Footprint:
-            spec = self._spec(instance_of(stages), 1, memory.layout, dtype, REHEARSAL)
+            spec = self._spec(instance_of(stages), 1, memory.layout, dtype, REHEARSAL, Learned())
             return rehearse(spec, memory, device.at(spec.memory.place), self._processor, KnownShares())
 
         try:
@@ -100,10 +99,10 @@ class Supervisor:
         """The bytes that are taken of the memory of the device that computes, by use."""
         return self._memory.uses
 
-    def start(self, placement: Placement, on_exit: OnExit, weights_sums: Mapping[str, int] = NO_SUMS) -> None:
+    def start(self, placement: Placement, on_exit: OnExit, learned: Learned) -> None:
         """Start the workers; `on_exit` is called from a thread when one ends that was not told to."""
         begin_step(f"starting the workers: {', '.join(instance.name for instance in placement.instances)}")
-        self._start(self._specs(placement, weights_sums), on_exit)
+        self._start(self._specs(placement, learned), on_exit)
 
     def replace(
         self,
@@ -111,7 +110,7 @@ class Supervisor:
         placement: Placement,
         ask: Callable[[str], None],
         on_exit: OnExit,
-        weights_sums: Mapping[str, int],
+        learned: Learned,
     ) -> None:
         """End a worker as `ask` tells it to, and start it with what `placement` has it host.
 
@@ -120,7 +119,7 @@ class Supervisor:
         if not self._workers.end_one(name, ask):
             return
         self.memory.status.leave(name)
-        specs = [spec for spec in self._specs(placement, weights_sums) if spec.instance.name == name]
+        specs = [spec for spec in self._specs(placement, learned) if spec.instance.name == name]
         try:
             self._start(specs, on_exit)
         except ConfigError as error:
@@ -136,16 +135,16 @@ class Supervisor:
         """Return a sum over the bytes of each copy of the weights in host memory; blocks while they are read."""
         return self._memory.sum_weights()
 
-    def revive(self, name: str, placement: Placement, on_exit: OnExit, weights_sums: Mapping[str, int]) -> None:
+    def revive(self, name: str, placement: Placement, on_exit: OnExit, learned: Learned) -> None:
         """Start a worker in place of one that has died, over the same memory. Raises ConfigError if it cannot be."""
-        specs = self._specs(placement, weights_sums)
+        specs = self._specs(placement, learned)
         self._start([spec for spec in specs if spec.instance.name == name], on_exit)
 
     def restart(
         self,
         placement: Placement,
         on_exit: OnExit,
-        weights_sums: Mapping[str, int] = NO_SUMS,
+        learned: Learned,
         *,
         damaged: bool = False,
         keeps: bool = False,
@@ -153,8 +152,8 @@ class Supervisor:
         """Replace pools, queues and workers, over the same weights, after a worker died.
 
         A fault on a GPU ends all workers that share it, and what lets them share it must be begun anew. Its memory
-        stays: the weights of each must add up to `weights_sums`; `damaged` ones are loaded anew. `keeps`: what pages
-        hold can be reused.
+        stays: the weights of each must add up to what was `learned` before; `damaged` ones are loaded anew. `keeps`:
+        what pages hold can be reused.
         """
         self._workers.kill(self._device.sharing.terminate)
         self._device.sharing.start()
@@ -162,7 +161,7 @@ class Supervisor:
         if damaged:
             _log.warning("loading the weights anew: what is in the device's memory has been damaged")
             self._memory.load_again(self._model_dir)
-        self.start(placement, on_exit, weights_sums)
+        self.start(placement, on_exit, learned)
 
     def stop(self) -> None:
         """End the workers and remove every shared segment; safe to call at any time."""
@@ -189,10 +188,10 @@ class Supervisor:
         told = partial(_tell_in_order, self.memory.inboxes[ENGINE_INBOX], on_exit)
         self._workers.start(specs, self._device.sharing.environment, self._memory.generation, told)
 
-    def _specs(self, placement: Placement, weights_sums: Mapping[str, int]) -> list[WorkerSpec]:
+    def _specs(self, placement: Placement, learned: Learned) -> list[WorkerSpec]:
         layout, dtype, share = self.memory.layout, self._memory.dtype, self._memory.share
         return [
-            self._spec(instance, number, layout, dtype, placement, weights_sums, share)
+            self._spec(instance, number, layout, dtype, placement, learned, share)
             for number, instance in enumerate(placement.instances, 1)
         ]
 
@@ -203,7 +202,7 @@ class Supervisor:
         layout: EngineLayout,
         dtype: str,
         placement: Placement,
-        weights_sums: Mapping[str, int] = NO_SUMS,
+        learned: Learned,
         share: float = 1.0,
     ) -> WorkerSpec:
         return WorkerSpec(
@@ -219,7 +218,8 @@ class Supervisor:
             visual_dim=self._processor.visual_dim,
             vocab_size=self._processor.vocab_size,
             eos_token_ids=self._processor.eos_token_ids,
-            weights_sum=weights_sums.get(instance.memory),
+            weights_sum=learned.weights_sums.get(instance.memory),
+            decode_step=learned.decode_step(instance.name),
             share=share,
             medium=self._medium,
             carrier_token=self._carrier_token,

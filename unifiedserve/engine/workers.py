@@ -1,15 +1,16 @@
 """The workers, and the engine's connection to them."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.engine.caches import Caches
+from unifiedserve.engine.learned import Learned
 from unifiedserve.engine.link import Link
-from unifiedserve.engine.supervisor import NO_SUMS, Supervisor
+from unifiedserve.engine.supervisor import Supervisor
 from unifiedserve.engine.threads import in_thread, open_in_thread
 from unifiedserve.engine.worker_processes import OnExit
 from unifiedserve.memory.shared import SharedMemory
@@ -92,7 +93,7 @@ class Workers:
         """Queue a message for an instance. Raises RequestError for one that is too large for its inbox."""
         self._link.send(instance, message)
 
-    async def replace(self, name: str, decide: Callable[[], Placement | None], weights_sums: Mapping[str, int]) -> None:
+    async def replace(self, name: str, decide: Callable[[], Placement | None], learned: Learned) -> None:
         """Replace one worker, which has no part in any request, by one over the same memory, and tell the others.
 
         `decide` returns what placement it is one of, or None where all workers have been replaced meanwhile.
@@ -101,7 +102,7 @@ class Workers:
             if (placement := decide()) is None:
                 return
             ask = partial(self.send, message=Shutdown())
-            await in_thread(self._supervisor.replace, name, placement, ask, self._events.exited, weights_sums)
+            await in_thread(self._supervisor.replace, name, placement, ask, self._events.exited, learned)
             for other in placement.without([name]).instances:
                 self.send(other.name, Placed(placement, name))
 
@@ -114,31 +115,29 @@ class Workers:
         """Return a sum over the bytes of each copy of the weights in host memory, while workers go on."""
         return await in_thread(self._supervisor.sum_weights)
 
-    async def revive(
-        self, name: str, placement: Callable[[], Placement | None], weights_sums: Mapping[str, int]
-    ) -> None:
+    async def revive(self, name: str, placement: Callable[[], Placement | None], learned: Learned) -> None:
         """Start a worker in place of one that has died, over the same memory; raises ConfigError if it cannot be.
 
         `placement` returns what it is one of, or None where all workers have been replaced meanwhile.
         """
         async with self._changing:
             if (now := placement()) is not None:
-                await in_thread(self._supervisor.revive, name, now, self._events.exited, weights_sums)
+                await in_thread(self._supervisor.revive, name, now, self._events.exited, learned)
 
     async def restart(
         self,
         placement: Placement,
-        weights_sums: Mapping[str, int] = NO_SUMS,
+        learned: Learned,
         *,
         damaged: bool = False,
         keeps: bool = False,
     ) -> None:
         """Replace the workers, their queues and pools; what pages held is lost, unless the caches are to be kept.
 
-        The weights of each memory must add up to `weights_sums`; `damaged` ones are loaded anew.
+        The weights of each memory must add up to what was `learned` before; `damaged` ones are loaded anew.
         """
         async with self._changing:
-            await asyncio.to_thread(self._replace, placement, weights_sums, damaged, keeps)
+            await asyncio.to_thread(self._replace, placement, learned, damaged, keeps)
             self._link, caches = self._connect()
             self.caches = self.caches if keeps else caches
             self.caches.forget_addresses()
@@ -155,9 +154,9 @@ class Workers:
         link = Link(self.memory, self._events.messages, self._events.link_failed)
         return link, Caches(self._config, placement, self.memory.pools, self._processor)
 
-    def _replace(self, placement: Placement, weights_sums: Mapping[str, int], damaged: bool, keeps: bool) -> None:
+    def _replace(self, placement: Placement, learned: Learned, damaged: bool, keeps: bool) -> None:
         self._link.close()
-        self._supervisor.restart(placement, self._events.exited, weights_sums, damaged=damaged, keeps=keeps)
+        self._supervisor.restart(placement, self._events.exited, learned, damaged=damaged, keeps=keeps)
 
     def _shut_down(self) -> None:
         try:
@@ -170,7 +169,7 @@ class Workers:
 def _supervise(config: EngineConfig, model_dir: Path, processor: Processor, events: WorkerEvents) -> Supervisor:
     supervisor = Supervisor(config, model_dir, processor)
     try:
-        supervisor.start(config.machine.workers, events.exited)
+        supervisor.start(config.machine.workers, events.exited, Learned())
     except BaseException:
         supervisor.stop()
         raise

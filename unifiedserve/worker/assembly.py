@@ -167,7 +167,8 @@ def _language_lane(
         port.elsewhere,
         memory.sequences.of(spec.instance.name),
     )
-    decode_step = measure_lone_step(model, stages.decode) if generates else None
+    known = spec.decode_step  # it would not be alone now, and there may be no free page
+    decode_step = (known or measure_lone_step(model, stages.decode)) if generates else None
     grammars.start()  # not beside the measurement
     rests = model.adapter.device.sharing.rests
     budget = budget_of(spec.config, model.kv.pool.num_pages, decode_step or 0.0, rests=rests)

@@ -11,10 +11,11 @@ from unifiedserve.placement import Instance, Placement, Stage
 class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     """All that a worker needs to attach and begin. `number` tags the pages it takes.
 
-    `weights_sum` is what the weights in a device's own memory must add up to, once that is known. `share` is what heavy
-    work gets of its budgets beside streams until there are measurements. `nursery` is the descriptor of the socket over
-    which it gets reading processes (None: it reads media itself). The sizes of steps are tried out with a `medium` like
-    this (None: the model takes none). Whoever has the `carrier_token` may read the pages of other memories.
+    `weights_sum` is what the weights in a device's own memory must add up to, and `decode_step` are the seconds of a
+    lone step of decode, once they are known. `share` is what heavy work gets of its budgets beside streams until there
+    are measurements. `nursery` is the descriptor of the socket over which it gets reading processes (None: it reads
+    media itself). The sizes of steps are tried out with a `medium` like this (None: the model takes none). Whoever has
+    the `carrier_token` may read the pages of other memories.
     """
 
     config: EngineConfig
@@ -30,6 +31,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     vocab_size: int
     eos_token_ids: tuple[int, ...]
     weights_sum: int | None = None
+    decode_step: float | None = None
     share: float = 1.0
     medium: MediaPlan | None = None
     nursery: int | None = None

@@ -1,0 +1,24 @@
+"""What workers have found out as they started, so that those after them need not."""
+
+from dataclasses import dataclass, field
+
+from unifiedserve.messages.wire import Ready
+
+
+@dataclass(frozen=True)
+class Learned:
+    """Sums of the weights in each memory of a device's own, and seconds of lone decode steps by instance."""
+
+    weights_sums: dict[str, int] = field(default_factory=dict)
+    _decode_steps: dict[str, float] = field(default_factory=dict)
+
+    def take_in(self, message: Ready, memory: str) -> None:
+        """Take in what a worker of this memory has found; what was found first stays."""
+        if message.weights_sum is not None:
+            self.weights_sums.setdefault(memory, message.weights_sum)
+        if message.decode_step is not None:
+            self._decode_steps.setdefault(message.instance, message.decode_step)
+
+    def decode_step(self, instance: str) -> float | None:
+        """Return the seconds of a lone step of an instance, or of the slowest other one; None: of none so far."""
+        return self._decode_steps.get(instance, max(self._decode_steps.values(), default=None))
