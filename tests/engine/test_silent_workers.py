@@ -22,9 +22,9 @@ from unifiedserve.engine.workers import Workers
 PATIENCE = 3
 
 
-def looks_until_it_hangs(*signs: Vitals, most: int = 1000) -> int | None:
+def looks_until_it_hangs(*signs: Vitals, most: int = 1000, trifle: int = 0) -> int | None:
     """How many looks it takes, the signs coming round and round."""
-    silence = Silence(PATIENCE)
+    silence = Silence(PATIENCE, trifle)
     for look in range(most):
         silence.look(signs[look % len(signs)])
         if silence.hangs:
@@ -44,6 +44,12 @@ def test_a_worker_that_comes_round_or_computes_does_not_hang() -> None:
 
 def test_a_worker_that_stands_still_in_a_turn_hangs_as_soon_as_one_that_waits() -> None:
     assert looks_until_it_hangs(Vitals(1, False, 5)) == PATIENCE
+
+
+def test_what_threads_beside_a_turn_compute_now_and_then_is_no_sign_of_life() -> None:
+    signs = [Vitals(1, False, 5 * look) for look in range(1000)]
+    assert looks_until_it_hangs(*signs, trifle=5) == PATIENCE
+    assert looks_until_it_hangs(*signs, trifle=4, most=100) is None
 
 
 def test_a_turn_has_an_end_even_if_it_computes() -> None:

@@ -131,3 +131,15 @@ def test_answers_have_another_host_when_the_last_one_was_handed_over_or_has_ende
         assert table.route(uid) == LOAD.route
     table.leave(uid, 2)
     assert table.route(uid) == LOAD.route.decoded_by("h")
+
+
+def test_a_failed_step_is_remembered_until_its_attempt_is_over(table: RequestTable) -> None:
+    active, uid = request(table), table.new_uid()
+    table.begin(uid, active, [0], LOAD)
+    assert not table.had_failed_step(uid)
+    assert table.note_failed_step(uid)
+    table.empty(uid)
+    assert table.had_failed_step(uid)
+    table.end_attempt(uid)
+    assert not table.had_failed_step(uid)
+    assert not table.note_failed_step(uid)

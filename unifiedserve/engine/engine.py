@@ -26,7 +26,7 @@ from unifiedserve.engine.workers import WorkerEvents, Workers
 from unifiedserve.errors import ConfigError, ErrorKind, RequestError
 from unifiedserve.messages.api import Delta, GenerateRequest
 from unifiedserve.messages.seen import RequestPlan
-from unifiedserve.messages.wire import Ended, Failed, Heard, Message, Ready, Unfit
+from unifiedserve.messages.wire import Drained, Ended, Failed, Heard, Message, Ready, Unfit
 from unifiedserve.models.base import Processor
 from unifiedserve.models.default import DEFAULT_MODEL
 from unifiedserve.observe.live import Live
@@ -243,9 +243,16 @@ class Engine:
                 self._worker_ended(instance, code, generation)
             case Heard():
                 self._recovery.heard(message)
-            case Failed(kind=ErrorKind.INTERNAL):
+            case Failed(uid, kind=ErrorKind.INTERNAL):
+                drains = self._started.table.note_failed_step(uid)
                 self._started.messages.handle(message)
-                self._recovery.step_failed(self._started)
+                if not drains:
+                    self._recovery.step_failed(self._started)
+            case Drained(uid):
+                failed = self._started.table.had_failed_step(uid)
+                self._started.messages.handle(message)
+                if failed:  # until now others could share pages that it has left
+                    self._recovery.step_failed(self._started)
             case _:
                 self._started.messages.handle(message)
 

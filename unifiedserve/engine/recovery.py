@@ -87,7 +87,7 @@ class Recovery:
         self._survivors.heard(message)
 
     def step_failed(self, running: Running) -> None:
-        """Correct the references of shared pages: a step that failed may have left some.
+        """Correct the references of shared pages: a step that failed may have left some, of attempts that are over.
 
         While a worker is replaced, that is done afterwards anyway.
         """

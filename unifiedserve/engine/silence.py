@@ -16,17 +16,21 @@ class Vitals(NamedTuple):
 class Silence:
     """Counts the looks at one worker in which it showed no sign of life. It has no clock: a late look counts once."""
 
-    def __init__(self, patience: int) -> None:
-        """Hold a worker to hang after `patience` looks, and one that computes after many times as many."""
+    def __init__(self, patience: int, trifle: int = 0) -> None:
+        """Hold a worker to hang after `patience` looks, and one that computes after many times as many.
+
+        Up to `trifle` nanoseconds of processor time between two looks are no sign of life.
+        """
         self._patience = patience
+        self._trifle = trifle
         self._last = Vitals(-1, False, -1)
-        self.still = 0  # looks without a new turn or processor time
+        self.still = 0  # looks without a new turn or more than a trifle of processor time
         self._same_turn = 0  # looks without a new turn
 
     def look(self, now: Vitals) -> None:
         """Compare a worker with what was seen of it before."""
         same_turn = now.turns == self._last.turns
-        same_time = now.computed == self._last.computed
+        same_time = 0 <= now.computed - self._last.computed <= self._trifle  # less: a child has ended
         self._same_turn = self._same_turn + 1 if same_turn else 0
         self.still = self.still + 1 if same_turn and same_time else 0
         self._last = now

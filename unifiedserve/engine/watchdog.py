@@ -12,6 +12,7 @@ from unifiedserve.stopped import is_stopped
 
 _log = logging.getLogger(__name__)
 _LOOKS = 10  # in the time that a worker may be silent
+_TRIFLE = 0.003  # of a core: threads that look for something now and then take less
 
 
 class Watchdog:
@@ -46,7 +47,8 @@ class Watchdog:
 
     def _look(self) -> None:
         pids = self._workers.pids().items()
-        self._silences = {worker: self._silences.get(worker, Silence(_LOOKS)) for worker in pids}
+        trifle = int(_TRIFLE * 1e9 * self._timeout / _LOOKS)
+        self._silences = {worker: self._silences.get(worker, Silence(_LOOKS, trifle)) for worker in pids}
         for (instance, pid), silence in self._silences.items():
             if self._up(instance) or is_stopped(pid):
                 silence.look(self._vitals(instance, pid))

@@ -25,6 +25,7 @@ class Attempt:
     tokens: Counter[int] = field(default_factory=Counter)  # that each answer has got
     handed: dict[int, str] = field(default_factory=dict)  # to whom its answers were
     decoded_before: str = ""  # by whom, if that was not who decodes it now
+    step_failed: bool = False  # it may have left references of shared pages
 
     @property
     def new_tokens(self) -> int:
@@ -138,6 +139,16 @@ class RequestTable:
         """Note a token of an answer."""
         if attempt := self._attempts.get(uid):
             attempt.tokens[index] += 1
+
+    def note_failed_step(self, uid: int) -> bool:
+        """Note that a step failed in which an attempt was; return False if it is over."""
+        if attempt := self._attempts.get(uid):
+            attempt.step_failed = True
+        return attempt is not None
+
+    def had_failed_step(self, uid: int) -> bool:
+        """Tell whether a step failed in which an attempt was that is not over."""
+        return uid in self._attempts and self._attempts[uid].step_failed
 
     def hand_over(self, uid: int, index: int, host: str) -> None:
         """Note that another instance goes on with an answer."""
