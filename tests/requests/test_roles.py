@@ -105,6 +105,16 @@ def test_a_worker_hosts_what_its_memory_has_what_is_needed_for() -> None:
     assert roles.begin("decode-1", "p", memories)
 
 
+def test_visual_tokens_that_answers_keep_never_come_back_to_where_they_were_encoded() -> None:
+    """Else requests could wait for each other's pages there; other models may use such placements."""
+    roles, memories = fresh("e+2p+d+p@mem1"), dict.fromkeys(("mem0", "mem1"), HOST[FIRST_MEMORY])
+    assert roles.begin("prefill-1", "e", memories, keeps_visual=True)
+    with pytest.raises(RequestError, match="answers of this model hold visual tokens") as refused:
+        roles.begin("prefill-2", "e", memories, keeps_visual=True)
+    assert refused.value.kind is ErrorKind.CONFLICT
+    assert roles.begin("prefill-2", "e", memories)
+
+
 def test_a_sandbox_that_is_required_stays() -> None:
     roles = Roles(EngineConfig.of(placement="2v+2e+p+d", sandbox="require"))
     with pytest.raises(RequestError, match="sandbox"):

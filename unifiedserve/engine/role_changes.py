@@ -46,7 +46,8 @@ class RoleChanges:
         self._health.check()
         if not self._health.healthy:
             raise RequestError("a worker ended and is being replaced", ErrorKind.UNAVAILABLE, retry_after=1)
-        change = self._roles.begin(instance, stages, running.workers.memory.layout.memories)
+        memories, keeps_visual = running.workers.memory.layout.memories, running.processor.keeps_visual_rows
+        change = self._roles.begin(instance, stages, memories, keeps_visual=keeps_visual)
         if change is None:
             return
         task = asyncio.create_task(self._carry_out(running, change))

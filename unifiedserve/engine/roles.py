@@ -54,11 +54,13 @@ class Roles(ChangingPlacement):
         """Return what clients are told of each instance."""
         return [self._seen(instance) for instance in self.placement.instances]
 
-    def begin(self, name: str, letters: str, memories: Mapping[str, MemoryLayout]) -> RoleChange | None:
+    def begin(
+        self, name: str, letters: str, memories: Mapping[str, MemoryLayout], *, keeps_visual: bool = False
+    ) -> RoleChange | None:
         """Give an instance the stages with these letters; None if it hosts just these.
 
         It takes no new requests from now on. Raises RequestError if that cannot be: its memory has what it got at the
-        start.
+        start, and visual tokens that answers keep (`keeps_visual`) must not come back to where they were encoded.
         """
         before = self._instance(name)
         after = msgspec.structs.replace(before, stages=_stages(letters))
@@ -68,6 +70,8 @@ class Roles(ChangingPlacement):
             return None
         self._check_hosts(name)
         self._check_room(after, memories[after.memory])
+        if keeps_visual:
+            self._check_ways(after)
         return self.start(before, after, time.monotonic())
 
     def _instance(self, name: str) -> Instance:
@@ -99,6 +103,17 @@ class Roles(ChangingPlacement):
                 check_role(self._config.machine.workers, placement, after.memory)
         except ConfigError as error:
             raise _conflict(str(error)) from error
+
+    def _check_ways(self, after: Instance) -> None:
+        """Raise RequestError if visual tokens could come back to where they were encoded: pages could run out there."""
+        now = wanted = self.placement
+        for change in self._under_way.values():
+            wanted = wanted.changed(change.after)
+        if now.changed(after).sends_back or wanted.changed(after).sends_back:
+            raise _conflict(
+                f"{after.name} cannot host {letters_of(after.stages)}: answers of this model hold visual tokens, which "
+                "would come back to the memory where they were encoded, and wait there for those that are to leave it"
+            )
 
     def _seen(self, instance: Instance) -> SeenInstance:
         change = self._under_way.get(instance.name)
