@@ -11,13 +11,14 @@ from bench.campaign.faults.trial import Trial, case, engine, expected
 from ipc_buffers import list_arenas
 
 STREAM_TOKENS = 60
-PLACEMENTS = {"shared": 38, "e+p@mem1+d@mem2": 14}  # with so many faults each, and the last one
-PATCHES = {"shared": 2, "e+p@mem1+d@mem2": 4}  # MiB: of one memory only, less than a video needs
+ONE, SEVERAL = "shared", "e+p@mem1+d@mem2"  # memories
+PATCHES = {ONE: 2, SEVERAL: 4}  # MiB: in one memory, less than a video needs
 SEED = 1
-STOPPED = [fault for fault in FAULTS if fault.name == "SIGSTOP"]
-OTHERS = [fault for fault in FAULTS if fault not in (*STOPPED, AT_FULL_MEMORY) and fault.name != "nothing"]
+STOPPED = [fault for fault in FAULTS if fault.name == "SIGSTOP"]  # costs seconds, until it is noticed
+QUICK = [fault for fault in FAULTS if fault not in (*STOPPED, AT_FULL_MEMORY) and fault.name != "nothing"]
+STRUCK = {ONE: [QUICK] * 33 + [STOPPED, [AT_FULL_MEMORY]], SEVERAL: [QUICK] * 14 + [[AT_FULL_MEMORY]]}
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1800), pytest.mark.xdist_group("faults")]
+pytestmark = pytest.mark.xdist_group("faults")
 
 
 @pytest.fixture(scope="module")
@@ -31,13 +32,12 @@ def children() -> set[psutil.Process]:
     return {each for each in psutil.Process().children(recursive=True) if each.name() != "us:zygote"}
 
 
-@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("placement", STRUCK)
 @pytest.mark.usefixtures("faulty")
 async def test_each_request_gets_its_answer_or_one_clear_error_and_nothing_is_left(placement: str) -> None:
     """An answer after a fault is that before the first one; the last fault ends the engine."""
     processes = children()
-    cases = [case(SEED, index, OTHERS) for index in range(PLACEMENTS[placement])]
-    cases += [case(SEED, len(cases), STOPPED), case(SEED, len(cases) + 1, [AT_FULL_MEMORY])]
+    cases = [case(SEED, index, faults) for index, faults in enumerate(STRUCK[placement])]
     async with engine(placement, 8, PATCHES[placement]) as own:
         trial = Trial(own, await expected(own, STREAM_TOKENS), streams=1, stream_tokens=STREAM_TOKENS)
         seen = [await trial.run(each) for each in cases]

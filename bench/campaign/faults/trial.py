@@ -23,6 +23,7 @@ from unifiedserve.config import EngineConfig
 from unifiedserve.engine import recovery
 from unifiedserve.engine.engine import Engine
 from unifiedserve.errors import ErrorKind, RequestError
+from unifiedserve.messages.wire import PagesFreed
 from unifiedserve.placement import Placement, Stage, letters_of
 
 NAME = "faults"
@@ -231,6 +232,7 @@ class Trial:
             return self._serves(victim, pid) or self._engine.observation.turns(victim) > began + 1
 
         while not (self._engine.healthy and settled()):
+            self._engine._started.workers.send(victim, PagesFreed())  # else it waits for work
             await asyncio.sleep(0.01)
 
     async def _kill_beside(self, victim: str, dead: int) -> None:
