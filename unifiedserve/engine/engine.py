@@ -51,11 +51,16 @@ class Engine:
         self._watching = Watching.of(self.metrics, self.live)
         self._health = Health(config)
         self.roles = Roles(config)
-        self._recovery = Recovery(
-            self._health, self.roles, config.machine.startup_timeout, self.fail_all, self.metrics.workers_restarted
-        )
         self._running: Running | None = None
         self._changed = asyncio.Event()  # something was reported or released
+        self._recovery = Recovery(
+            self._health,
+            self.roles,
+            config.machine.startup_timeout,
+            self.fail_all,
+            self.metrics.workers_restarted,
+            self._changed.set,
+        )
         self._role_changes = RoleChanges(
             self.roles, self._health, self._watching.timeline, self.wait_for, self._changed.set
         )

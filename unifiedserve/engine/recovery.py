@@ -34,16 +34,19 @@ class Recovery:
         startup_timeout: float,
         fail_all: Callable[[str], None],
         on_restart: Callable[[], None],
+        on_change: Callable[[], None],
     ) -> None:
         """Watch over `health`, and restart all with their `roles`.
 
-        `fail_all` ends all requests, now and later, for a reason; `on_restart` counts.
+        `fail_all` ends all requests, now and later, for a reason; `on_restart` counts, `on_change` hears that a worker
+        has been replaced.
         """
         self._health = health
         self._roles = roles
         self._startup_timeout = startup_timeout
         self._fail_all = fail_all
         self._on_restart = on_restart
+        self._on_change = on_change
         self._survivors = Survivors()
         self._audit = Audit(health, roles, self._survivors)
         self._lost_generation = -1
@@ -147,6 +150,7 @@ class Recovery:
             self.give_up(f"the workers could not be restarted: {error}")
         else:
             replacement.end()
+            self._on_change()  # who waits for it may have seen it up before its process was known
             await self._audit.carry_out(running.workers, death)
 
     def _restarts_too_often(self) -> bool:
