@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from unifiedserve.engine.requests.losses import ended_with, handed_over, left_behind, still_to_come
+from unifiedserve.engine.requests.losses import called_back, ended_with, handed_over, left_behind, still_to_come
 from unifiedserve.engine.requests.record import ActiveRequest
 from unifiedserve.engine.requests.table import RequestTable
 from unifiedserve.placement import Load, Placement, Route, read_placement
@@ -66,3 +66,16 @@ def test_where_pages_travel_the_second_does(came: int, left: list[int]) -> None:
     assert [uid for uid, _ in left_behind("prefill-1", table, FAR)] == left
     assert [uid for uid, _ in left_behind("encode-1", table, FAR)] == ([*left, 4] if left else [])
     assert list(ended_with("prefill-1", table, FAR)) == sorted({1, 2, 3} - set(left) | {3})
+
+
+@pytest.mark.parametrize("came", [0, 2])
+def test_what_is_drained_is_called_back_again_from_whoever_has_a_part_in_it(came: int) -> None:
+    """The call may have been on its way to the dead worker."""
+    table = table_of(NEAR, came)
+    table.empty(4)
+    assert {name: list(called_back(name, table)) for name in ("vision-1", "encode-2", "decode-1", "decode-2")} == {
+        "vision-1": [3],
+        "encode-2": [3, 4],
+        "decode-1": [3],
+        "decode-2": [4],
+    }

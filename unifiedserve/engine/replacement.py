@@ -5,7 +5,14 @@ from collections.abc import Collection, Iterable
 from functools import partial
 
 from unifiedserve.engine.health import Health
-from unifiedserve.engine.requests.losses import ended_with, handed_over, left_behind, past_windows, still_to_come
+from unifiedserve.engine.requests.losses import (
+    called_back,
+    ended_with,
+    handed_over,
+    left_behind,
+    past_windows,
+    still_to_come,
+)
 from unifiedserve.engine.requests.table import Lost
 from unifiedserve.engine.roles import Roles
 from unifiedserve.engine.running import Running
@@ -95,6 +102,7 @@ class Replacement:
         lost = [lost.uid for lost in self._lost]
         await self._forget(others, lost)  # first: nobody may send the next worker pages that are about to be free
         await self._survivors.tell(names, send, reborn, lambda name, _: self._lose_handed_over(name))
+        self._running.lifecycle.call_back(called_back(self._name, self._running.table))
         await self._forget(others, [each.uid for each in self._lost[len(lost) :]])
         if not self.overtaken:
             self._free(names)

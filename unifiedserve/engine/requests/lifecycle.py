@@ -107,6 +107,11 @@ class Lifecycle:
         """End attempts of which something was lost with a worker; `strand` has their answers wait."""
         return self._table.lose(uids)
 
+    def call_back(self, uids: Iterable[int]) -> None:
+        """Tell attempts again to leave all stages: a worker that has died may have taken the first call with it."""
+        for uid in uids:
+            self._dispatch.abort(uid)
+
     def lose_all(self) -> None:
         """End all attempts: all workers are lost, and none comes until `workers_back`."""
         self._has_workers = False

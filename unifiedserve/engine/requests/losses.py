@@ -15,14 +15,21 @@ def ended_with(name: str, table: RequestTable, placement: Placement) -> Iterator
     is only to be drained ends: nobody knows whether an abort came through.
     """
     for uid, attempt in table.attempts():
-        route, active = attempt.route, attempt.request
+        route = attempt.route
         before = any(name in route.hosts(stage) for stage in _BEFORE_DECODE)
         decodes = route.decode == name
-        if active.ending or not active.attempts[uid]:
+        if _is_drained(uid, attempt):
             lost = before or decodes
         else:
             lost = (before and not has_left(attempt, placement)) or (decodes and attempt.new_tokens > 0)
         if lost:
+            yield uid
+
+
+def called_back(name: str, table: RequestTable) -> Iterator[int]:
+    """Yield the attempts that an instance has a part in, and that are only to be drained."""
+    for uid, attempt in table.attempts():
+        if _is_drained(uid, attempt) and any(name in attempt.route.hosts(stage) for stage in Stage):
             yield uid
 
 
@@ -63,6 +70,10 @@ def has_left(attempt: Attempt, placement: Placement) -> bool:
     memories = _memories(placement)
     travels = memories.get(route.prefill) != memories.get(route.decode)
     return attempt.new_tokens > int(travels)
+
+
+def _is_drained(uid: int, attempt: Attempt) -> bool:
+    return attempt.request.ending or not attempt.request.attempts[uid]
 
 
 def _lenders(route: Route, placement: Placement) -> set[str]:
