@@ -93,7 +93,8 @@ def test_a_process_computes_while_its_child_does() -> None:
         waiting.wait()
 
 
-async def test_of_workers_that_start_only_a_stopped_one_is_killed() -> None:
+@pytest.mark.parametrize("up", [False, True], ids=["that start", "that may wait for it"])
+async def test_of_workers_only_a_stopped_one_is_killed(up: bool) -> None:
     processes = {name: subprocess.Popen(["sleep", "infinity"]) for name in ("slow", "stopped")}
     killed: asyncio.Queue[str] = asyncio.Queue()
     try:
@@ -104,7 +105,7 @@ async def test_of_workers_that_start_only_a_stopped_one_is_killed() -> None:
             kill=killed.put_nowait,
             memory=SimpleNamespace(pulses=pulses),
         )
-        watchdog = Watchdog(0.1, cast(Workers, workers), up=lambda name: False, on_hang=lambda: None)
+        watchdog = Watchdog(0.1, cast(Workers, workers), up=lambda name: up, on_hang=lambda: None)
         assert [await killed.get() for _ in range(3)] == ["stopped"] * 3
         watchdog.close()
     finally:

@@ -54,14 +54,19 @@ class Watchdog:
                 silence.look(self._vitals(instance, pid))
             else:
                 silence.end()  # it starts: --startup-timeout bounds that
-            if silence.hangs:
-                _log.error(
-                    "worker %s (process %d) has shown no sign of life for %g s: it is killed (see --worker-timeout)",
-                    instance, pid, self._timeout,
-                )  # fmt: skip
-                self._on_hang()
-                self._workers.kill(instance)
-                silence.end()  # its successor is another process
+        if hanging := [worker for worker, silence in self._silences.items() if silence.hangs]:
+            for worker in [each for each in hanging if is_stopped(each[1])] or hanging:
+                self._kill(*worker)
+            for silence in self._silences.values():
+                silence.end()  # those that live may have waited for a lock of one that was stopped
+
+    def _kill(self, instance: str, pid: int) -> None:
+        _log.error(
+            "worker %s (process %d) has shown no sign of life for %g s: it is killed (see --worker-timeout)",
+            instance, pid, self._timeout,
+        )  # fmt: skip
+        self._on_hang()
+        self._workers.kill(instance)
 
     def _vitals(self, instance: str, pid: int) -> Vitals:
         pulses = self._workers.memory.pulses
