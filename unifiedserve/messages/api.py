@@ -45,6 +45,7 @@ class GenerateRequest(msgspec.Struct, kw_only=True):
     With a `max_ttft` (seconds) fewer frames are looked at where the first token would come later, and with `tell_media`
     the answers tell what is seen. A `viewer` of this name sees it live. Its media were fetched from the first of the
     moments `fetched` to the second (monotonic seconds).
+    `resume` has the tokens of each answer that another server has generated; these go on from there.
     """
 
     id: str
@@ -64,6 +65,7 @@ class GenerateRequest(msgspec.Struct, kw_only=True):
     tell_media: bool = False
     viewer: str | None = None
     fetched: tuple[float, float] | None = None
+    resume: list[list[int]] = []
 
 
 class TokenLogprob(msgspec.Struct):
@@ -76,7 +78,10 @@ class TokenLogprob(msgspec.Struct):
 
 
 class Delta(msgspec.Struct, kw_only=True):
-    """A piece of answer number `index` of a request. The first one of each has what was asked about the prompt."""
+    """A piece of answer number `index` of a request. The first one of each has what was asked about the prompt.
+
+    `resumed` ones hold what the request came with: their reader has them already.
+    """
 
     index: int
     text: str
@@ -90,3 +95,4 @@ class Delta(msgspec.Struct, kw_only=True):
     prompt_logprobs: list[TokenLogprob] | None = None  # none of the first token
     pooled: bytes | None = None  # float32
     media: list[SeenMedium] | None = None  # in the order of the prompt
+    resumed: bool = False

@@ -1,8 +1,9 @@
 """How the tokens of a request are chosen: the parameters, and their bounds, which the HTTP API's structs share."""
 
 import secrets
+from collections.abc import Collection
 from functools import cache
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, inspect
@@ -93,6 +94,18 @@ class SamplingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if token < 0:
                 raise ParamError("logit_bias", f"must not contain negative token ids, got {token}")
             _require("logit_bias", bias, inspect.FloatType(ge=-_BIAS, le=_BIAS))
+
+    def finish(
+        self, token: int, generated: int, eos_token_ids: Collection[int]
+    ) -> tuple[Literal["stop", "length"] | None, int | None]:
+        """Return why an answer ends with a token, its last of `generated` ones, and the stop token if it is one."""
+        if token in self.stop_token_ids:
+            return "stop", token
+        if token in eos_token_ids and not self.ignore_eos:
+            return "stop", None
+        if self.max_tokens is not None and generated >= self.max_tokens:
+            return "length", None
+        return None, None
 
     def for_choice(self, choice: int) -> "SamplingParams":
         """Return the parameters of choice number `choice` of n, with a seed of its own (random if none was given)."""

@@ -12,6 +12,7 @@ from unifiedserve.engine.caches import PromptContents, contents_of
 from unifiedserve.engine.media_digest import MediaDigests
 from unifiedserve.engine.requests.answer import Answer
 from unifiedserve.engine.requests.record import ActiveRequest
+from unifiedserve.engine.requests.resume import resume
 from unifiedserve.engine.requests.spool import Spool
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.memory.shared import EngineLayout
@@ -101,7 +102,9 @@ class Intake:
             )
             for _ in range(sampling.n)
         ]
-        return ActiveRequest(planned, arrival, answers, prompt_logprobs=prompt_logprobs)
+        active = ActiveRequest(planned, arrival, answers, prompt_logprobs=prompt_logprobs)
+        resume(active, self._processor.eos_token_ids, self._processor.vocab_size)
+        return active
 
     def _contents(self, planned: PlannedRequest) -> PromptContents:
         prompt, media = planned.prompt, planned.request.media

@@ -1,7 +1,7 @@
 """The HTTP response that a reply becomes: whole, or in chunks as it grows."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -11,6 +11,7 @@ from starlette.responses import Response
 from unifiedserve.messages.api import Delta
 from unifiedserve.server.answers.deltas import HeldDeltas
 from unifiedserve.server.answers.event_stream import EventStream, ending, event, named_event
+from unifiedserve.server.answers.marks import mark, wants_marks
 from unifiedserve.server.answers.reply import GrowingReply, NamedReply, WholeReply
 from unifiedserve.server.answers.tally import Usage
 from unifiedserve.server.disconnect import unless_disconnected
@@ -18,6 +19,8 @@ from unifiedserve.server.error_bodies import error_body
 from unifiedserve.server.requests.generation import GenerationOptions, StreamOptions
 
 _DONE = b"data: [DONE]\n\n"
+
+_Take = Callable[[Delta], Awaitable[Iterable[bytes]]]
 
 
 async def respond(
@@ -27,16 +30,28 @@ async def respond(
     if not asked.stream:
         return await respond_whole(request, id, deltas, reply)
     options = asked.stream_options or StreamOptions()
-    return await respond_in_events(request, id, deltas, lambda held: _chunk_events(held, reply, options))
+    resumes, marked = asked.resume is not None, wants_marks(request)
+    return await respond_in_events(
+        request, id, deltas, lambda held: _chunk_events(held, reply, options, resumes=resumes, marked=marked)
+    )
 
 
 async def respond_named(
-    request: Request, id: str, deltas: AsyncGenerator[Delta, None], reply: NamedReply, *, stream: bool
+    request: Request,
+    id: str,
+    deltas: AsyncGenerator[Delta, None],
+    reply: NamedReply,
+    *,
+    stream: bool,
+    resumes: bool,
 ) -> Response:
-    """Return the reply whole, or as a stream of events that tell their types."""
+    """Return the reply whole, or as a stream of events that tell their types; its reader has what it `resumes`."""
     if not stream:
         return await respond_whole(request, id, deltas, reply)
-    return await respond_in_events(request, id, deltas, lambda held: _named_events(held, reply))
+    marked = wants_marks(request)
+    return await respond_in_events(
+        request, id, deltas, lambda held: _named_events(held, reply, resumes=resumes, marked=marked)
+    )
 
 
 async def respond_whole(request: Request, id: str, deltas: AsyncGenerator[Delta, None], reply: WholeReply) -> Response:
@@ -66,38 +81,49 @@ async def respond_in_events(
     return EventStream(events(held), held, _headers(id))
 
 
-def _chunk_events(held: HeldDeltas, reply: GrowingReply, options: StreamOptions) -> AsyncIterator[bytes]:
+def _chunk_events(
+    held: HeldDeltas, reply: GrowingReply, options: StreamOptions, *, resumes: bool, marked: bool
+) -> AsyncIterator[bytes]:
     """Return the events of a reply: its opening, then text and ends as they come, usage if asked for, [DONE]."""
-    return ending(_chunks(held, reply, options), lambda error: event(error_body(error)))
 
-
-async def _chunks(held: HeldDeltas, reply: GrowingReply, options: StreamOptions) -> AsyncIterator[bytes]:
     def chunk(choice: Any) -> bytes:
         return event(reply.chunk(choice, usage=tokens_so_far() if options.continuous_usage_stats else None))
 
     def tokens_so_far() -> Usage:
         return msgspec.structs.replace(reply.usage(), media=msgspec.UNSET)  # once is enough
 
-    for choice in reply.opening():
-        yield chunk(choice)
+    async def take(delta: Delta) -> Iterable[bytes]:
+        return map(chunk, await _taken(reply, delta))
+
+    async def events() -> AsyncIterator[bytes]:
+        async for sent in _growing(held, map(chunk, reply.opening()), take, resumes=resumes, marked=marked):
+            yield sent
+        if options.include_usage:
+            yield event(reply.chunk(usage=reply.usage()))
+        yield _DONE
+
+    return ending(events(), lambda error: event(error_body(error)))
+
+
+def _named_events(held: HeldDeltas, reply: NamedReply, *, resumes: bool, marked: bool) -> AsyncIterator[bytes]:
+    async def take(delta: Delta) -> Iterable[bytes]:
+        return map(named_event, reply.take(delta))
+
+    events = _growing(held, map(named_event, reply.begin()), take, resumes=resumes, marked=marked)
+    return ending(events, lambda error: named_event(reply.failure(error)))
+
+
+async def _growing(
+    held: HeldDeltas, opening: Iterable[bytes], take: _Take, *, resumes: bool, marked: bool
+) -> AsyncIterator[bytes]:
+    """Yield the opening's events and those of each delta, but those that the reader of a resumed answer has."""
+    begin = b"".join(opening)
+    if not resumes and (begin or marked):
+        yield begin + mark() if marked else begin
     async for delta in held:
-        for choice in await _taken(reply, delta):
-            yield chunk(choice)
-    if options.include_usage:
-        yield event(reply.chunk(usage=reply.usage()))
-    yield _DONE
-
-
-def _named_events(held: HeldDeltas, reply: NamedReply) -> AsyncIterator[bytes]:
-    return ending(_growing(held, reply), lambda error: named_event(reply.failure(error)))
-
-
-async def _growing(held: HeldDeltas, reply: NamedReply) -> AsyncIterator[bytes]:
-    for each in reply.begin():
-        yield named_event(each)
-    async for delta in held:
-        for each in reply.take(delta):
-            yield named_event(each)
+        events = b"".join(await take(delta))
+        if not delta.resumed and (events or marked):
+            yield events + mark(delta) if marked else events
 
 
 async def _taken(reply: WholeReply, delta: Delta) -> Sequence[Any]:

@@ -80,6 +80,7 @@ def asked_chat(asked: MessagesRequest) -> Asked:
         priority=asked.priority,
         slo_ttft=asked.slo_ttft,
         deadline=asked.deadline,
+        resume=asked.resume,
     )
     return prompt._replace(chat=chat)
 

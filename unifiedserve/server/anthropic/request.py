@@ -12,6 +12,7 @@ from unifiedserve.server.requests.base import (
     ModelRequest,
     PositiveInt,
     Priority,
+    Resume,
     Strict,
 )
 from unifiedserve.server.requests.generation import Share
@@ -221,3 +222,4 @@ class MessagesRequest(CountTokensRequest, kw_only=True):
     priority: Priority | None = None
     slo_ttft: FirstTokenTarget | None = None
     deadline: Deadline | None = None
+    resume: Resume | None = None

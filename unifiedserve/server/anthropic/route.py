@@ -29,13 +29,13 @@ async def post_messages(services: Services, request: Request) -> Response:
     _check_version(request)
     async with received(services, request, MessagesRequest) as body:
         asked = await unless_few(blocks(body), partial(asked_chat, body))
-        stream = bool(body.stream)
+        stream, resumes = bool(body.stream), body.resume is not None
         id = request_id(request, "msg_")
         with naming(asked.names):
             deltas, chat_reply = await begin_chat(request, asked.chat, id, services)
         body.messages.clear()  # media in base64 must not live as long as the answer
     reply = MessageReply(id, services.engine.model_name, chat_reply)
-    response = await respond_named(request, id, naming_in(deltas, asked.names), reply, stream=stream)
+    response = await respond_named(request, id, naming_in(deltas, asked.names), reply, stream=stream, resumes=resumes)
     response.headers["Request-Id"] = id
     return response
 

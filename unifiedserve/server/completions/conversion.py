@@ -30,7 +30,12 @@ async def text_requests(asked: CompletionRequest, id: str, engine: ServingEngine
         "n",
         f"{len(token_ids)} prompts with {sampling.n} answers each are more than {_MOST_ANSWERS} answers.",
     )
-    return [engine_request(asked, id, sampling, wanted, **prompt) for prompt in prompts_of(token_ids, "prompt")]
+    requests = [engine_request(asked, id, sampling, wanted, **prompt) for prompt in prompts_of(token_ids, "prompt")]
+    begun = asked.resume or []
+    refuse_unless(len(begun) <= len(requests) * sampling.n, "resume", f"`resume` has {len(begun)} answers: too many.")
+    for number, request in enumerate(requests):
+        request.resume = begun[number * sampling.n : (number + 1) * sampling.n]
+    return requests
 
 
 def echoes(asked: CompletionRequest, tokenizer: Any) -> list[str]:

@@ -14,6 +14,12 @@ Priority = Annotated[int, Meta(ge=-(2**31), le=INT_LIMIT, description="The lowes
 FirstTokenTarget = Annotated[
     float, Meta(gt=0, le=1e9, description="The target for the first token in milliseconds, which orders requests")
 ]
+Resume = Annotated[
+    list[list[TokenId]],
+    Meta(
+        max_length=1024, description="The tokens of each answer that another server has generated, which goes on here"
+    ),
+]
 Deadline = Annotated[float, Meta(gt=0, le=1e6, description="Seconds for the whole answer")]
 
 

@@ -16,7 +16,7 @@ from unifiedserve.messages.sampling_params import (
     TokenCount,
     TopK,
 )
-from unifiedserve.server.requests.base import PositiveInt, QueuedRequest, Strict, TokenId
+from unifiedserve.server.requests.base import PositiveInt, QueuedRequest, Resume, Strict, TokenId
 from unifiedserve.server.requests.formats import Choices, ResponseFormat, Schema, StructuredOutputs
 
 Share = Annotated[float, Meta(ge=0, le=1, description="0: the likeliest token alone")]
@@ -59,3 +59,5 @@ class GenerationOptions(QueuedRequest):
     guided_choice: Choices | None = None
     guided_grammar: str | None = None
     guided_whitespace_pattern: str | None = None
+
+    resume: Resume | None = None

@@ -62,6 +62,8 @@ def engine_request(
         deadline=asked.deadline,
         **prompt,
     )
+    if isinstance(asked, GenerationOptions):
+        request.resume = asked.resume or []
     if wanted is not None:
         request.sampling = msgspec.structs.replace(sampling, grammar=wanted.grammar)
         request.grammar_param = wanted.param

@@ -98,6 +98,7 @@ def _chat(asked: ResponsesRequest, messages: list[Message]) -> ChatRequest:
         priority=asked.priority,
         slo_ttft=asked.slo_ttft,
         deadline=asked.deadline,
+        resume=asked.resume,
     )
 
 

@@ -8,12 +8,17 @@ _ITEM = re.compile(r"[a-z]+_(?P<stem>[0-9a-f]{32})_[0-9]+")
 
 def new_response_id() -> str:
     """Return the id of a response that will be stored."""
-    return f"resp_{new_stem()}"
+    return f"resp_{uuid.uuid4().hex}"
 
 
 def new_stem() -> str:
     """Return what the ids of a response's items share."""
     return uuid.uuid4().hex
+
+
+def resumable_stem(response_id: str) -> str:
+    """Return the same for a response that may go on at another server, where it must be the same."""
+    return uuid.uuid5(uuid.NAMESPACE_URL, response_id).hex
 
 
 def stem_of(response_id: str) -> str:

@@ -11,7 +11,6 @@ from unifiedserve.messages.api import Delta
 from unifiedserve.server.chat.objects import ChunkDelta, ToolCallDelta
 from unifiedserve.server.chat.reply import Reply
 from unifiedserve.server.errors import status_of
-from unifiedserve.server.responses.ids import new_stem, stem_of
 from unifiedserve.server.responses.objects import (
     CachedTokens,
     IncompleteDetails,
@@ -35,19 +34,23 @@ Event = dict[str, Any]
 
 
 class ResponsesReply:
-    """One answer as it grows; `chat` reads it, and `store` is called with it at its end."""
+    """One answer as it grows; `chat` reads it, and `store` is called with it at its end.
+
+    The ids of its items share a `stem`.
+    """
 
     def __init__(
         self,
         asked: ResponsesRequest,
         id: str,
+        stem: str,
         model: str,
         chat: Reply,
         store: Callable[[ResponseObject], None] | None,
     ) -> None:
         self._chat = chat
         self._store = store
-        self._stem = new_stem() if store is None else stem_of(id)
+        self._stem = stem
         self._events = 0
         self._item: OutputItem | None = None
         self.response = ResponseObject(

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from unifiedserve.messages.sampling_params import Temperature
 from unifiedserve.server.chat.request import FunctionName
-from unifiedserve.server.requests.base import PositiveInt, QueuedRequest, Strict
+from unifiedserve.server.requests.base import PositiveInt, QueuedRequest, Resume, Strict
 from unifiedserve.server.requests.formats import JsonObject, NamedSchema, PlainText
 from unifiedserve.server.requests.generation import Share
 from unifiedserve.server.requests.media_options import MaxTTFT, MediaIO, ProcessorKwargs
@@ -182,3 +182,4 @@ class ResponsesRequest(QueuedRequest, kw_only=True):
     max_ttft: MaxTTFT | None = None
     return_media_usage: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
+    resume: Resume | None = None

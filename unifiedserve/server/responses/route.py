@@ -11,6 +11,7 @@ from starlette.responses import Response
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.messages.api import Delta
 from unifiedserve.server.access.caller import caller_of
+from unifiedserve.server.answers.marks import wants_marks
 from unifiedserve.server.answers.respond import respond_named
 from unifiedserve.server.chat.route import begin_chat
 from unifiedserve.server.endpoint import JSON, Endpoint, Services, json_response
@@ -21,7 +22,7 @@ from unifiedserve.server.requests.renaming import naming, naming_in
 from unifiedserve.server.responses.bounds import check_bytes, checked_names, counted
 from unifiedserve.server.responses.conversion import asked_chat
 from unifiedserve.server.responses.exchange import Exchange, items, own_items
-from unifiedserve.server.responses.ids import new_response_id
+from unifiedserve.server.responses.ids import new_response_id, new_stem, resumable_stem, stem_of
 from unifiedserve.server.responses.objects import ResponseEvent, ResponseObject
 from unifiedserve.server.responses.references import resolved
 from unifiedserve.server.responses.reply import ResponsesReply
@@ -42,12 +43,15 @@ class _Begun(NamedTuple):
     deltas: AsyncGenerator[Delta, None]  # whose errors name the client's fields
     reply: ResponsesReply
     streamed: bool
+    resumes: bool
 
 
 async def post_responses(services: Services, request: Request) -> Response:
     """Answer a conversation in items; raises RequestError that names the item's field."""
     begun = await _begin(services, request)  # whose media in base64 must not live as long as the answer
-    return await respond_named(request, begun.id, begun.deltas, begun.reply, stream=begun.streamed)
+    return await respond_named(
+        request, begun.id, begun.deltas, begun.reply, stream=begun.streamed, resumes=begun.resumes
+    )
 
 
 async def _begin(services: Services, request: Request) -> _Begun:
@@ -74,8 +78,9 @@ async def _begin(services: Services, request: Request) -> _Begun:
         deltas = store.watch(id, exchange, deltas)
         finish = partial(store.finish, id, exchange, caller)
     asked.input = ""
-    reply = ResponsesReply(asked, id, services.engine.model_name, chat_reply, finish)
-    return _Begun(id, naming_in(deltas, names), reply, streamed=bool(asked.stream))
+    stem = stem_of(id) if stored else resumable_stem(id) if wants_marks(request) else new_stem()
+    reply = ResponsesReply(asked, id, stem, services.engine.model_name, chat_reply, finish)
+    return _Begun(id, naming_in(deltas, names), reply, bool(asked.stream), asked.resume is not None)
 
 
 def _is_stored(asked: ResponsesRequest, exchange: Exchange, store: ResponseStore) -> bool:

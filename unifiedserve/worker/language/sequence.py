@@ -7,7 +7,7 @@ import msgspec
 
 from unifiedserve.memory.kv_cache import KVCache
 from unifiedserve.memory.row_buffer import RowBuffer
-from unifiedserve.messages.api import FinishReason, TokenLogprob
+from unifiedserve.messages.api import TokenLogprob
 from unifiedserve.messages.pages import PageSlice
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.ticket import Ticket
@@ -60,7 +60,7 @@ class Sequence:
         """Add a sampled token; return the event, which says whether it ends the answer."""
         number = self.num_generated
         self.token_ids.append(sampled.token)
-        finish, stop_reason = self._finish(sampled.token, eos_token_ids)
+        finish, stop_reason = self.sampling.finish(sampled.token, self.num_generated, eos_token_ids)
         logprob = TokenLogprob(sampled.token, sampled.logprob, sampled.top)
         return Token(*self.key, number, logprob, finish, stop_reason)
 
@@ -68,13 +68,3 @@ class Sequence:
         """Give back all that it holds."""
         kv.release(self.held.kv)
         visual.release(self.held.visual)
-
-    def _finish(self, token: int, eos_token_ids: Collection[int]) -> tuple[FinishReason | None, int | None]:
-        params = self.sampling
-        if token in params.stop_token_ids:
-            return "stop", token
-        if token in eos_token_ids and not params.ignore_eos:
-            return "stop", None
-        if params.max_tokens is not None and self.num_generated >= params.max_tokens:
-            return "length", None
-        return None, None

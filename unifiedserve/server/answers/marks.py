@@ -1,0 +1,29 @@
+"""Marks in a stream of events: which tokens its reader has with all that came before.
+
+A mark is a comment of server-sent events, which clients pass over. A router asks for them: with these tokens another
+server goes on with the answer (`resume`).
+"""
+
+from starlette.requests import Request
+
+from unifiedserve.messages.api import Delta
+
+HEADER = "x-token-marks"
+
+
+def wants_marks(request: Request) -> bool:
+    """Tell whether whoever asks wants marks."""
+    return request.headers.get(HEADER) == "1"
+
+
+def mark(delta: Delta | None = None) -> bytes:
+    """Return the mark behind a delta's events, with its answer's number and tokens; without one behind the opening."""
+    return b":\n\n" if delta is None else f":{delta.index} {','.join(map(str, delta.token_ids))}\n\n".encode()
+
+
+def read_mark(block: bytes) -> tuple[int, list[int]] | None:
+    """Return the number and the tokens of a mark's answer, None of an opening. Raises ValueError if it is no mark."""
+    if not block.startswith(b":"):
+        raise ValueError("no mark")
+    index, _, tokens = block[1:].strip().partition(b" ")
+    return (int(index), [int(token) for token in tokens.split(b",") if token]) if index else None
