@@ -27,19 +27,21 @@ _SERVE = frozenset(
         "uvicorn",
     }
 )
+_EXTRAS = {"ray": "serve,cluster"}
 
 
 def main() -> None:
-    """Run the command line; a package that the extra would bring is named in one line on stderr, with exit code 2."""
+    """Run the command line; a package that an extra would bring is named in one line on stderr, with exit code 2."""
     try:
         from unifiedserve.cli.app import main as run
 
         run()
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
-        if missing not in _SERVE:
+        extra = "serve" if missing in _SERVE else _EXTRAS.get(missing)
+        if extra is None:
             raise
-        print(f'unifiedserve: {missing} is not installed: pip install "unifiedserve[serve]"', file=sys.stderr)
+        print(f'unifiedserve: {missing} is not installed: pip install "unifiedserve[{extra}]"', file=sys.stderr)
         sys.exit(_BAD_SETUP)
 
 

@@ -9,6 +9,7 @@ import typer
 
 from unifiedserve import __version__
 from unifiedserve.cli.bench import bench
+from unifiedserve.cli.cluster import cluster
 from unifiedserve.cli.grouped_help import GroupedHelp
 from unifiedserve.cli.leaving import leave
 from unifiedserve.cli.options import from_options, signature_of
@@ -253,6 +254,7 @@ def replay(
 
 
 app.add_typer(bench)
+app.add_typer(cluster)
 
 
 @app.command()

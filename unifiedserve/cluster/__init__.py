@@ -1,0 +1,1 @@
+"""Many engines as one: pools of nodes on Ray, and routers in front of them."""

@@ -1,0 +1,152 @@
+"""CLUSTER.toml: which pools of nodes there are, what each node serves and needs, and where the routers listen."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from unifiedserve import __version__
+from unifiedserve.cli.options import from_options, options_of
+from unifiedserve.config import EngineConfig
+from unifiedserve.errors import ConfigError
+
+_Amount = Annotated[float, Meta(ge=0)]
+_Count = Annotated[int, Meta(ge=0)]
+_Port = Annotated[int, Meta(ge=1, le=65535)]
+_OF_THE_POOL = {"model", "placement"}  # options of `serve` that have a place of their own in the file
+_OF_THE_NODE = {"host", "port"}  # and those that each node finds itself
+
+
+class Resources(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What Ray keeps free for each node of a pool."""
+
+    cpus: _Amount = 0.0  # 0: cores are shared, and not reckoned with
+    gpus: _Amount = 0.0
+    memory_gib: _Amount = 0.0
+    custom: dict[str, _Amount] = {}  # resources that machines were given by `ray start --resources`
+
+
+class Pool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Nodes that are alike: each is an engine with this model, placement and options."""
+
+    name: Annotated[str, Meta(pattern="^[a-z][a-z0-9-]*$", max_length=40)]
+    model: str = ""  # a directory or an id of the hub; empty: the bundled model
+    placement: str = "shared"
+    count: _Count | None = None
+    min: _Count | None = None
+    max: _Count | None = None
+    serve: dict[str, Any] = {}  # options of `unifiedserve serve`, as on its command line without the dashes
+    resources: Resources = Resources()
+
+    @property
+    def least(self) -> int:
+        """The fewest nodes, and as many as there are at first."""
+        if self.min is not None:
+            return self.min
+        return 1 if self.count is None else self.count
+
+    @property
+    def most(self) -> int:
+        """The most nodes that load may bring about."""
+        return self.least if self.max is None else self.max
+
+    @property
+    def revision(self) -> str:
+        """A name for all that its nodes are started with: where it differs, a node is to be replaced."""
+        started_with = (self.model, self.placement, sorted(self.serve.items()), self.resources, __version__)
+        return hashlib.sha256(msgspec.json.encode(started_with)).hexdigest()[:8]
+
+    def options(self) -> Iterator[str]:
+        """Yield its arguments of `unifiedserve serve`, beside the model, host and port."""
+        threads = int(self.resources.cpus)
+        options = {"placement": self.placement, **self.serve}
+        if threads:
+            options = {"torch-threads": threads, "vision-threads": threads} | options
+        for name, value in options.items():
+            if value is True:
+                yield f"--{name}"
+            elif value is not False:
+                yield from (f"--{name}={each}" for each in (value if isinstance(value, list) else [value]))
+
+    def check(self) -> None:
+        """Raise ConfigError for what contradicts itself, or is no option of `serve`."""
+        if self.count is not None and (self.min is not None or self.max is not None):
+            raise ConfigError("give count, or min and max, not both")
+        if (self.min is None) != (self.max is None):
+            raise ConfigError("min and max go together")
+        if self.least > self.most:
+            raise ConfigError(f"min = {self.least} is more than max = {self.most}")
+        known = {field.name.replace("_", "-") for field, _ in options_of(EngineConfig)}
+        for name in self.serve:
+            if name in _OF_THE_POOL:
+                raise ConfigError(f"serve.{name}: write {name} = … beside the name of the pool")
+            if name in _OF_THE_NODE:
+                raise ConfigError(f"serve.{name}: each node has its own; the router's is [router] {name}")
+            if name not in known:
+                raise ConfigError(f"serve.{name}: `unifiedserve serve` has no option --{name}")
+        from_options(EngineConfig, {name.replace("-", "_"): value for name, value in self.serve.items()})
+
+
+class RouterOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the routers listen: one for each port."""
+
+    host: str = "127.0.0.1"
+    ports: tuple[_Port, ...] = (8000,)
+    policy: str = "cost"
+
+    @property
+    def revision(self) -> str:
+        """A name for all that a router is started with."""
+        return hashlib.sha256(msgspec.json.encode((self.host, self.policy, __version__))).hexdigest()[:8]
+
+
+class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All of a cluster file."""
+
+    pool: tuple[Pool, ...]
+    router: RouterOptions = RouterOptions()
+
+    def check(self) -> None:
+        """Raise ConfigError for what contradicts itself."""
+        if not self.pool:
+            raise ConfigError("there is no [[pool]]")
+        names = Counter(pool.name for pool in self.pool)
+        if twice := next((name for name, count in names.items() if count > 1), None):
+            raise ConfigError(f"pool {twice}: there are two of this name")
+        ports = Counter(self.router.ports)
+        if again := next((port for port, count in ports.items() if count > 1), None):
+            raise ConfigError(f"router.ports: {again} is there twice")
+        if not ports:
+            raise ConfigError("router.ports: there is none")
+        for pool in self.pool:
+            try:
+                pool.check()
+            except ConfigError as error:
+                raise ConfigError(f"pool {pool.name}: {error}") from error
+
+    def pool_of(self, name: str) -> Pool:
+        """Return the pool of this name. Raises ConfigError, which names all of them."""
+        for pool in self.pool:
+            if pool.name == name:
+                return pool
+        raise ConfigError(f"there is no pool {name}: there are {', '.join(pool.name for pool in self.pool)}")
+
+
+def read_cluster(path: Path) -> Cluster:
+    """Read a cluster file. Raises ConfigError, a line that says what is wrong with it."""
+    try:
+        cluster = msgspec.toml.decode(path.read_bytes(), type=Cluster)
+        cluster.check()
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot read the file: {error.strerror}") from error
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{path}: {str(error).replace('`$.', '`')}") from error
+    except (msgspec.DecodeError, ValueError) as error:
+        raise ConfigError(f"{path}: the file is no TOML: {error}") from error
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+    return cluster

@@ -1,0 +1,222 @@
+"""The actor that keeps as many nodes as there should be, and tells routers of them.
+
+It holds nothing that is lost with it: which nodes there are is known to Ray, how they are to themselves.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import time
+from collections.abc import Iterable, Sequence
+
+from unifiedserve import __version__
+from unifiedserve.cluster.cluster_file import Cluster, Pool, Resources
+from unifiedserve.cluster.members import Member, write_members
+from unifiedserve.cluster.nodes.fleet import Fleet, NodeError
+from unifiedserve.cluster.nodes.head import RayProcess
+from unifiedserve.cluster.nodes.reconcile import next_steps
+from unifiedserve.cluster.nodes.reports import ClusterStatus, NodeReport, NodeSpec, Phase, PoolStatus
+from unifiedserve.cluster.nodes.watch import Watch
+from unifiedserve.config import EngineConfig
+
+_log = logging.getLogger(__name__)
+
+_TURN = 0.25  # seconds
+_SETTLING = 5.0  # seconds in which nodes that were there before are heard again
+_ROUTER = "router"
+_LOOPBACK = "127.0.0.1"
+
+
+class Controller:
+    """Brings the cluster to what its file says, turn by turn. Made within an event loop."""
+
+    def __init__(self, fleet: Fleet, cluster: Cluster, own_ray: RayProcess | None, *, restarted: bool) -> None:
+        """Take over the nodes that there are; `own_ray` is the Ray that was started for this cluster alone.
+
+        A controller that was restarted keeps the number of nodes, a new one follows the file.
+        """
+        self._cluster = cluster
+        self._own_ray = own_ray
+        self._fleet = fleet
+        self._watches: dict[str, Watch] = {}
+        self._began = time.monotonic()
+        self._look()
+        self._targets = {pool.name: self._first_target(pool, restarted) for pool in cluster.pool}
+        self._ports = cluster.router.ports
+        self._running = asyncio.create_task(self._run())
+
+    def _first_target(self, pool: Pool, restarted: bool) -> int:
+        there = sum(report.pool == pool.name for report in self._reports())
+        if restarted:
+            return there
+        return min(max(there, pool.least), pool.most)
+
+    async def own_ray(self) -> RayProcess | None:
+        """Return the Ray that ends with this cluster."""
+        return self._own_ray
+
+    async def status(self) -> ClusterStatus:
+        """Return what there is."""
+        by_pool = {name: [r for r in self._reports() if r.pool == name] for name in [*self._targets, _ROUTER]}
+        routers = by_pool.pop(_ROUTER)
+        pools = (PoolStatus(name=name, target=self._targets[name], nodes=tuple(by_pool[name])) for name in by_pool)
+        return ClusterStatus(pools=tuple(pools), routers=tuple(routers), ports=len(self._ports))
+
+    async def scale(self, name: str, count: int) -> str:
+        """Set how many nodes a pool should have; return why that cannot be, "" if it can."""
+        if name not in self._targets:
+            return f"there is no pool {name}: there are {', '.join(self._targets)}"
+        pool = self._cluster.pool_of(name)
+        if pool.max is not None and not pool.least <= count <= pool.most:
+            return f"pool {name} has between {pool.least} and {pool.most} nodes (min and max in the cluster file)"
+        self._targets[name] = count
+        return ""
+
+    async def drain(self, name: str) -> str:
+        """Have a node end what it has begun, and another one take its place; return why that cannot be."""
+        for actor, watch in self._watches.items():
+            if watch.report.name == name:
+                await self._drain(actor)
+                return ""
+        return f"there is no node {name}: there are {', '.join(sorted(r.name for r in self._reports()))}"
+
+    async def close(self) -> None:
+        """Drain all nodes, and then the routers."""
+        self._targets = dict.fromkeys(self._targets, 0)
+        self._ports = ()
+
+    def _reports(self) -> list[NodeReport]:
+        return [watch.report for watch in self._watches.values()]
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._turn()
+            except Exception:
+                _log.exception("the next turn tries again")
+            await asyncio.sleep(_TURN)
+
+    async def _turn(self) -> None:
+        self._look()
+        if not self._is_settled():
+            return
+        for name in {report.pool for report in self._reports()} | set(self._targets):
+            if name != _ROUTER:
+                await self._keep_pool(name)
+        await self._keep_routers()
+        await self._tell_routers()
+
+    def _look(self) -> None:
+        """Watch the nodes that there are."""
+        names = self._fleet.names()
+        for gone in self._watches.keys() - set(names):
+            self._watches.pop(gone).end()
+        for name in names:
+            if name not in self._watches:
+                self._watches[name] = Watch(self._fleet, name)
+
+    def _is_settled(self) -> bool:
+        """Tell whether the nodes are known: a new controller must not tell routers that there are none."""
+        known = all(watch.has_answered for watch in self._watches.values())
+        return known or time.monotonic() - self._began > _SETTLING
+
+    async def _keep_pool(self, name: str) -> None:
+        nodes = {actor: watch.report for actor, watch in self._watches.items() if watch.report.pool == name}
+        wanted = name in self._targets
+        revision = self._cluster.pool_of(name).revision if wanted else ""
+        steps = next_steps(self._targets.get(name, 0), revision, list(nodes.values()))
+        for _ in range(steps.start):
+            self._start(self._cluster.pool_of(name))
+        for actor, report in nodes.items():
+            if report.name in steps.drain:
+                await self._drain(actor)
+            elif report.name in steps.remove:
+                self._remove(actor)
+
+    async def _keep_routers(self) -> None:
+        """Keep a router on each port; one of an old revision drains while all others serve."""
+        wanted = self._cluster.router
+        routers = {actor: watch.report for actor, watch in self._watches.items() if watch.report.pool == _ROUTER}
+        if not self._ports and any(report.pool != _ROUTER for report in self._reports()):
+            return  # they go last
+        names = {f"{_ROUTER}-{port}": port for port in self._ports}
+        for name in names.keys() - {report.name for report in routers.values()}:
+            self._start_router(names[name])
+        for actor, report in routers.items():
+            if report.phase is Phase.STOPPED:
+                self._remove(actor)
+            elif report.name not in names:
+                await self._drain(actor)
+            elif report.revision != wanted.revision and all(
+                other.phase is Phase.SERVING for other in routers.values() if other is not report
+            ):
+                await self._drain(actor)
+                return
+
+    async def _tell_routers(self) -> None:
+        line = write_members(members_of(self._reports()))
+        for actor, watch in self._watches.items():
+            if watch.report.pool == _ROUTER and watch.has_answered:
+                with contextlib.suppress(NodeError, TimeoutError):  # it is told again in the next turn
+                    await asyncio.wait_for(self._fleet.tell(actor, line), _TURN)
+
+    def _start(self, pool: Pool) -> None:
+        taken = {report.name for report in self._reports()}
+        name = next(name for number in itertools.count() if (name := f"{pool.name}-{number}") not in taken)
+        command = ("serve", *([pool.model] if pool.model else []), *pool.options(), "--port=0")
+        drain = pool.serve.get("drain-timeout", EngineConfig().server.drain_timeout)
+        host = "" if self._own_ray is None else _LOOPBACK  # all of it is on this machine
+        self._begin(name, pool.name, pool.revision, command, pool.resources, drain, host)
+
+    def _start_router(self, port: int) -> None:
+        options = self._cluster.router
+        command = (_ROUTER, "--nodes=-", f"--policy={options.policy}", f"--port={port}")
+        drain = EngineConfig().server.drain_timeout
+        self._begin(f"{_ROUTER}-{port}", _ROUTER, options.revision, command, Resources(), drain, options.host)
+
+    def _begin(
+        self,
+        name: str,
+        pool: str,
+        revision: str,
+        command: tuple[str, ...],
+        resources: Resources,
+        drain: float,
+        host: str,
+    ) -> None:
+        spec = NodeSpec(
+            name=name,
+            pool=pool,
+            revision=revision,
+            version=__version__,
+            command=command,
+            drain_timeout=drain,
+            host=host,
+        )
+        self._fleet.start(spec, resources)
+        self._look()
+
+    async def _drain(self, actor: str) -> None:
+        """Drain a node; one that does not answer is ended."""
+        if self._watches[actor].report.phase in (Phase.WAITING, Phase.LOST):
+            self._remove(actor)
+            return
+        with contextlib.suppress(NodeError, TimeoutError):  # it is lost or can be told by a later turn
+            await asyncio.wait_for(self._fleet.drain(actor), 1.0)
+
+    def _remove(self, actor: str) -> None:
+        self._watches.pop(actor).end()
+        self._fleet.remove(actor)
+
+
+def members_of(reports: Iterable[NodeReport]) -> Sequence[Member]:
+    """Return the nodes that routers may know.
+
+    A lost one stays among them with its last URL: routers see for themselves whether it answers.
+    """
+    return [
+        Member(name=report.name, pool=report.pool, url=report.url, draining=report.phase is Phase.DRAINING)
+        for report in reports
+        if report.url and report.pool != _ROUTER
+    ]

@@ -1,0 +1,89 @@
+"""What nodes and the controller tell of themselves."""
+
+from collections.abc import Iterator
+from enum import StrEnum
+
+import msgspec
+
+
+class Phase(StrEnum):
+    """How far a node is; the first two are the controller's view, because such a node says nothing."""
+
+    WAITING = "waiting"  # Ray has no room for it yet, or starts its process
+    LOST = "lost"  # it has been silent for some seconds
+    STARTING = "starting"
+    SERVING = "serving"
+    DRAINING = "draining"  # it ends what it has begun
+    STOPPED = "stopped"
+    FAILED = "failed"  # its server cannot start as configured: a restart would not help
+
+
+class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node is started with."""
+
+    name: str
+    pool: str
+    revision: str  # of the pool, as of its start
+    version: str  # of unifiedserve
+    command: tuple[str, ...]  # the arguments of `unifiedserve`
+    drain_timeout: float  # seconds
+    host: str  # to listen on; "": the address of its machine
+
+
+class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node tells."""
+
+    name: str
+    pool: str
+    revision: str
+    phase: Phase
+    url: str = ""  # "" while it does not serve
+    machine: str = ""
+    pid: int = 0  # of its server; 0: there is none
+    restarts: int = 0  # of its server
+    reason: str = ""  # why it failed, or last restarted
+
+    @property
+    def stays(self) -> bool:
+        """Whether it counts among the nodes of its pool."""
+        return self.phase not in (Phase.DRAINING, Phase.STOPPED)
+
+
+class PoolStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A pool: how many nodes it should have, and those that it has."""
+
+    name: str
+    target: int
+    nodes: tuple[NodeReport, ...]
+
+
+class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """All of a cluster."""
+
+    pools: tuple[PoolStatus, ...]
+    routers: tuple[NodeReport, ...]
+    ports: int  # how many routers there should be
+
+    @property
+    def failures(self) -> list[str]:
+        """A line for each node that cannot start as configured."""
+        return [f"{node.name}: {node.reason}" for node in self._all() if node.phase is Phase.FAILED]
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether all nodes and routers serve that should, and no others are there."""
+        return (
+            all(node.phase is Phase.SERVING for node in self._all())
+            and all(len(pool.nodes) == pool.target for pool in self.pools)
+            and len(self.routers) == self.ports
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are neither nodes nor routers."""
+        return not any(True for _ in self._all())
+
+    def _all(self) -> Iterator[NodeReport]:
+        yield from self.routers
+        for pool in self.pools:
+            yield from pool.nodes
