@@ -1,7 +1,9 @@
 """A cluster as the commands of its user see it."""
 
+import contextlib
 import logging
 import os
+import socket
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -20,26 +22,41 @@ OnChange = Callable[[ClusterStatus], None]
 
 _LOOK_SECONDS = 0.25
 _ANSWER_SECONDS = 10.0
+_REACH_SECONDS = 5.0
 _ADDRESS = "RAY_ADDRESS"
 
 
 def connect(address: str) -> None:
     """Connect to the Ray at an address, or to that of this machine. Raises ConfigError if there is none."""
+    if address := address or os.environ.get(_ADDRESS, ""):
+        _reach(address)
     try:
         ray.init(address=address or "auto", namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError, RayError) as error:
-        where = f"at {address}" if address else "on this machine"
-        raise ConfigError(f"there is no Ray {where}, or it cannot be reached: {error}") from error
+        if address:
+            raise ConfigError(f"Ray at {address} takes no connection: {error}") from error
+        raise ConfigError("no Ray runs on this machine: unifiedserve cluster up FILE starts one") from error
+
+
+def _reach(address: str) -> None:
+    """Raise ConfigError unless somebody listens at HOST:PORT: Ray itself would try for half a minute."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise ConfigError(f"--address {address}: expected HOST:PORT")
+    try:
+        socket.create_connection((host, int(port)), _REACH_SECONDS).close()
+    except OSError as error:
+        raise ConfigError(f"nothing answers at {address} within {_REACH_SECONDS:g} s: {error}") from error
 
 
 def connect_or_start(address: str) -> RayProcess | None:
     """Connect as `connect` does; where no address is given and no Ray is there, start one and return its process."""
-    try:
+    if address or os.environ.get(_ADDRESS):
         connect(address)
         return None
-    except ConfigError:
-        if address or os.environ.get(_ADDRESS):
-            raise
+    with contextlib.suppress(ConfigError):
+        connect("")
+        return None
     process, address = start_ray()
     try:
         connect(address)

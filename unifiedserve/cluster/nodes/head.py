@@ -52,6 +52,7 @@ def main() -> None:
     """Run Ray until SIGTERM; its address is told in a line."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    os.environ.setdefault("RAY_worker_niceness", "0")  # servers inherit it from their nodes
     import ray
 
     context = ray.init(

@@ -43,7 +43,7 @@ class RayFleet:
 
     def names(self) -> list[str]:
         """Return the names of all actors that are nodes."""
-        there = sorted(name for name in list_named_actors() if "@" in name)
+        there = sorted((name for name in list_named_actors() if "@" in name), key=lambda name: (len(name), name))
         for name in there:
             if name not in self._handles:
                 with contextlib.suppress(ValueError):  # it has ended meanwhile
