@@ -13,6 +13,7 @@ from tokenizers.models import BPE
 from unifiedserve.config import EngineConfig
 from unifiedserve.errors import RequestError
 from unifiedserve.messages.api import Delta, GenerateRequest, TokenLogprob
+from unifiedserve.messages.load import EngineLoad
 from unifiedserve.messages.seen import RequestPages, RequestPlan, SeenInstance, SeenMedium
 from unifiedserve.models.text import NO_LIMIT, TextEncoder
 from unifiedserve.models.token_bytes import TokenBytes
@@ -112,6 +113,9 @@ class ScriptedEngine:
 
     async def stop(self) -> None:
         self.events.append("stop")
+
+    def load(self) -> EngineLoad:
+        return EngineLoad(in_flight=self.running)
 
     async def plan(self, request: GenerateRequest) -> RequestPlan:
         if self.refusal is not None:

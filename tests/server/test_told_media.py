@@ -24,7 +24,7 @@ SEEN = SeenMedium(
     pictures=[Picture(392, 224)],
     tokens=112,
     pages=MediumPages(7, 7),
-    packets=Packets(31, 60),
+    packets=Packets(31, 60, 0.5),
 )
 TOLD = {
     "kind": "video",

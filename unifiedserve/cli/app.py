@@ -142,6 +142,33 @@ def profile(
 
 
 @app.command()
+def router(
+    nodes: Annotated[
+        str, typer.Option(help="URLs of nodes, with commas between them; -: members come on standard input, as JSON")
+    ],
+    host: Annotated[str, typer.Option(help="The address to listen on")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port; 0: any free one")] = 8000,
+    policy: Annotated[
+        Literal["cost", "least-requests", "round-robin", "random"],
+        typer.Option(help="Who takes a request. cost: who brings its first token soonest"),
+    ] = "cost",
+    drain_timeout: Annotated[float, typer.Option(help="Seconds for answers to end after SIGTERM")] = 30.0,
+) -> None:
+    """Send requests to several servers of one model or more, until Ctrl-C or SIGTERM.
+
+    Where a server is lost another one goes on with its answers. cluster up starts routers by itself.
+
+    \b
+    Two servers behind http://127.0.0.1:8000:
+      unifiedserve serve --port 8001 & unifiedserve serve --port 8002 &
+      unifiedserve router --nodes http://127.0.0.1:8001,http://127.0.0.1:8002
+    """
+    from unifiedserve.cli.router import run
+
+    run(nodes, host, port, policy, drain_timeout)
+
+
+@app.command()
 def ask(
     medium: Annotated[Path, typer.Argument(help="The file of a video or an image", show_default=False)],
     question: Annotated[str, typer.Argument(help="The question about it", show_default=False)],

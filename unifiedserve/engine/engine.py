@@ -11,6 +11,8 @@ import logging
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
+import msgspec
+
 from unifiedserve.config import EngineConfig
 from unifiedserve.engine.checkpoint import load_checkpoint
 from unifiedserve.engine.health import Health
@@ -25,6 +27,7 @@ from unifiedserve.engine.threads import in_thread, on_loop
 from unifiedserve.engine.workers import WorkerEvents, Workers
 from unifiedserve.errors import ConfigError, ErrorKind, RequestError
 from unifiedserve.messages.api import Delta, GenerateRequest
+from unifiedserve.messages.load import EngineLoad
 from unifiedserve.messages.seen import RequestPlan
 from unifiedserve.messages.wire import Drained, Ended, Failed, Heard, Message, Ready, Unfit
 from unifiedserve.models.base import Processor
@@ -162,6 +165,13 @@ class Engine:
         Raises RequestError as `generate` would before its first piece.
         """
         return await self._started.arrivals.plan(request)
+
+    def load(self) -> EngineLoad:
+        """Return how busy the engine is, for those who choose among several."""
+        pages = [pages for (_, buffer), pages in self.observation.buffers().items() if buffer == "kv"]
+        total = sum(total for _, total in pages)
+        free = total - sum(used for used, _ in pages)
+        return msgspec.structs.replace(self._started.arrivals.load(), kv_free=free, kv_total=total)
 
     def change_role(self, instance: str, stages: str) -> None:
         """Begin to give a worker the stages with these letters, while the others serve.

@@ -20,10 +20,14 @@ class Picture(msgspec.Struct, frozen=True):
 
 
 class Packets(msgspec.Struct, frozen=True):
-    """Packets (coded pictures) of a video: those that must be decoded for its frames, each once, and all."""
+    """Packets (coded pictures) of a video: those that must be decoded for its frames, each once, and all.
+
+    `seconds` of one core is what that takes by FlashCodec's cost model.
+    """
 
     decode: int
     total: int
+    seconds: float
 
 
 class MediumPages(msgspec.Struct, frozen=True):

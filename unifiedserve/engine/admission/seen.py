@@ -23,7 +23,7 @@ def seen(
         pictures=pictures_of(plan.layout),
         tokens=plan.tokens,
         pages=medium_pages(config, plan),
-        packets=None if decoding is None else Packets(decoding.packets, decoding.total),
+        packets=None if decoding is None else Packets(decoding.packets, decoding.total, decoding.seconds),
     )
 
 

@@ -17,10 +17,12 @@ from unifiedserve.engine.requests.record import ActiveRequest
 from unifiedserve.engine.requests.table import RequestTable
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.messages.api import GenerateRequest
+from unifiedserve.messages.load import EngineLoad
 from unifiedserve.messages.media import MediaKind
 from unifiedserve.messages.seen import RequestPlan
 from unifiedserve.observe.broadcast import Broadcast
 from unifiedserve.observe.tracing import TakenIn, Timeline
+from unifiedserve.placement import Stage
 from unifiedserve.reading.readers import Cancellation
 from unifiedserve.scheduling import Outlook, Targets
 
@@ -117,6 +119,19 @@ class Arrivals:
         """Let the threads end; what waits for one is not begun."""
         for executor in (self._light, self._heavy):
             executor.shutdown(wait=False, cancel_futures=True)
+
+    def load(self) -> EngineLoad:
+        """Return how busy the engine is; the pages of its pools are for others to tell."""
+        outlook, left = self._outlook(), self._table.left()
+        return EngineLoad(
+            in_flight=len(self._table) + self._admitting,
+            waiting=self._table.waiting + self._admitting,
+            wait=outlook.wait,
+            visual_tokens=left[Stage.ENCODE],
+            prompt_tokens=left[Stage.PREFILL],
+            streams=sum(active.begun for active in self._table),
+            costs=outlook.costs,
+        )
 
     def _outlook(self) -> Outlook:
         queued = self._table.queue.wait(self._table.waiting + self._admitting) or 0.0

@@ -106,6 +106,13 @@ class RequestTable:
         """The seconds that it takes to encode and prefill those that wait for their first token, as estimated."""
         return sum(active.work for active in self._requests if not (active.begun or active.ending))
 
+    def left(self) -> Counter[Stage]:
+        """Return the tokens that are left in each stage before decode, and how many answers are in that."""
+        left = Counter[Stage]()
+        for load in self.loads():
+            left.update(load.left)
+        return left
+
     def new_uid(self) -> int:
         """Return the uid of a further attempt."""
         return next(self._uids)

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from unifiedserve import __version__
 from unifiedserve.errors import ErrorKind, RequestError
+from unifiedserve.messages.load import LoadReport
 from unifiedserve.server.endpoint import Endpoint, Services, json_response
 from unifiedserve.server.requests.receive import check_model_name
 
@@ -60,6 +61,20 @@ async def get_version(services: Services, request: Request) -> Response:
     return json_response({"version": __version__})
 
 
+async def get_load(services: Services, request: Request) -> Response:
+    """Return how busy the engine is."""
+    engine = services.engine
+    report = LoadReport(
+        model=engine.model_name,
+        version=__version__,
+        started=services.started,
+        healthy=engine.healthy,
+        max_model_len=engine.max_model_len,
+        load=engine.load(),
+    )
+    return json_response(report)
+
+
 async def get_trace(services: Services, request: Request) -> Response:
     """Return the stages' timeline, of one request if it is named."""
     return json_response(services.engine.observation.trace(request.query_params.get("request_id")))
@@ -71,6 +86,7 @@ ENDPOINTS = [
     Endpoint("GET", "/health", "Check that all workers live: 200, else 503", get_health),
     Endpoint("GET", "/ready", "Check that a request would be accepted now: 200, else 429 or 503", get_ready),
     Endpoint("GET", "/metrics", "Read metrics in Prometheus' text format", get_metrics, media_type="text/plain"),
+    Endpoint("GET", "/v1/load", "Read how busy the engine is, as routers do", get_load, answer=LoadReport),
     Endpoint("GET", "/version", "Read the server's version", get_version),
     Endpoint(
         "GET", "/debug/trace", "Read the stages' timeline as Chrome/Perfetto trace JSON", get_trace, query="request_id"

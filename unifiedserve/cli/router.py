@@ -1,0 +1,31 @@
+"""`unifiedserve router`: several servers behind one address."""
+
+import asyncio
+import math
+
+from unifiedserve.errors import ConfigError
+from unifiedserve.observe.logs import log_of_server
+from unifiedserve.server.listener import bind
+
+
+def run(nodes: str, host: str, port: int, policy: str, drain_timeout: float) -> None:
+    """Route until a signal ends it. Raises ConfigError for a port in use, URLs that are none, or a library missing."""
+    try:
+        from unifiedserve.cluster.router.daemon import route
+        from unifiedserve.cluster.router.members import FROM_STDIN, members_of
+        from unifiedserve.cluster.routing import Policy
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"a router needs {error.name}: pip install 'unifiedserve[cluster]'") from error
+    if nodes != FROM_STDIN:
+        members_of(nodes.split(","))
+    log_of_server("text", access_log=False)
+    with bind(host, port) as listener:
+        asyncio.run(
+            route(
+                nodes,
+                Policy(policy),
+                listener,
+                math.ceil(drain_timeout),
+                lambda url: print(f"Serving {nodes if nodes != FROM_STDIN else 'nodes'} at {url}", flush=True),
+            )
+        )

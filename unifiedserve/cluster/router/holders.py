@@ -1,0 +1,34 @@
+"""What a node keeps for its clients, uploads and responses, is found by asking all of them: no router remembers it."""
+
+import asyncio
+import re
+from collections.abc import Mapping
+
+import aiohttp
+
+from unifiedserve.cluster.router.nodes import Node, Nodes
+
+_PATIENCE = aiohttp.ClientTimeout(total=2.0)
+_KEPT = re.compile(rb'"(file-[0-9a-zA-Z]+|resp_[0-9a-f]{32})"')
+_PATHS = {b"file-": "/v1/files/", b"resp_": "/v1/responses/"}
+
+
+def kept_in(body: bytes) -> str | None:
+    """Return the path of the first thing that a request refers to and one node keeps; None if there is none."""
+    found = _KEPT.search(body)
+    return _PATHS[found[1][:5]] + found[1].decode() if found else None
+
+
+async def holder(http: aiohttp.ClientSession, nodes: Nodes, path: str, headers: Mapping[str, str]) -> Node | None:
+    """Return the node that keeps what is at a path; None if none does."""
+    asked = [node for node in nodes.each() if node.report]
+
+    async def has(node: Node) -> bool:
+        try:
+            async with http.get(node.member.url + path, headers=headers, timeout=_PATIENCE) as response:
+                return response.status == 200
+        except (aiohttp.ClientError, TimeoutError):
+            return False
+
+    found = await asyncio.gather(*map(has, asked))
+    return next((node for node, there in zip(asked, found, strict=True) if there), None)

@@ -1,0 +1,38 @@
+"""Where a router hears of its nodes: from its command line, or line by line from whoever started it."""
+
+import asyncio
+import logging
+import sys
+from collections.abc import AsyncIterator, Sequence
+
+import msgspec
+
+from unifiedserve.cluster.members import Member, read_members
+from unifiedserve.errors import ConfigError
+
+_log = logging.getLogger(__name__)
+
+FROM_STDIN = "-"
+
+
+def members_of(urls: Sequence[str]) -> list[Member]:
+    """Return the members at these URLs. Raises ConfigError for one that is none."""
+    for url in urls:
+        if not url.startswith(("http://", "https://")):
+            raise ConfigError(f"--nodes {url}: expected URLs such as http://10.0.0.7:8000, or - for standard input")
+    return [Member(name=f"node-{number}", pool="nodes", url=url.rstrip("/")) for number, url in enumerate(urls)]
+
+
+async def told(nodes: str) -> AsyncIterator[list[Member]]:
+    """Yield the members that an option names, or those of each line on standard input. Raises ConfigError."""
+    if nodes != FROM_STDIN:
+        yield members_of([url.strip() for url in nodes.split(",") if url.strip()])
+        return
+    reader = asyncio.StreamReader(limit=1 << 24)
+    protocol = asyncio.StreamReaderProtocol(reader)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, sys.stdin)
+    async for line in reader:
+        try:
+            yield read_members(line)
+        except msgspec.DecodeError as error:
+            _log.error("the members stay as they were: %s", error)

@@ -1,0 +1,137 @@
+"""The nodes that a router knows: who they are, how busy, and which of them takes a request."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Collection, Iterable
+
+import aiohttp
+import msgspec
+
+from unifiedserve.cluster.members import Member
+from unifiedserve.cluster.routing import Fleet, Policy, Request
+from unifiedserve.messages.load import LoadReport
+
+_LOOK = 0.2  # seconds from one look at a node's load to the next
+_PATIENCE = aiohttp.ClientTimeout(total=1.0)
+_MISSED = 2  # looks without an answer after which a node gets no more requests
+_AWAY = 5.0  # seconds after which one that cannot be reached is named in the log
+
+
+class Node:
+    """A member, and what it has told last."""
+
+    def __init__(self, member: Member) -> None:
+        self.member = member
+        self.report: LoadReport | None = None
+        self.missed = 0
+        self.heard = time.monotonic()
+
+    @property
+    def takes_requests(self) -> bool:
+        """Whether it serves, as far as is known."""
+        return bool(self.report and self.report.healthy) and not self.member.draining and self.missed < _MISSED
+
+
+class Nodes:
+    """All members, each of which is asked for its load all the while. Belongs to the router's event loop."""
+
+    def __init__(self, http: aiohttp.ClientSession, policy: Policy) -> None:
+        self._http = http
+        self._policy = policy
+        self._nodes: dict[str, Node] = {}
+        self._looking: dict[str, asyncio.Task[None]] = {}
+        self._fleets: dict[str, Fleet] = {}  # by model
+        self._changed = asyncio.Event()
+
+    def follow(self, members: Iterable[Member]) -> None:
+        """Know these members from now on, and no others."""
+        told = {member.name: member for member in members}
+        for name in self._nodes.keys() - told.keys():
+            self._forget(name)
+        for name, member in told.items():
+            if name in self._nodes and self._nodes[name].member.url == member.url:
+                self._nodes[name].member = member
+                self._place(self._nodes[name])
+                continue
+            self._forget(name)
+            self._nodes[name] = Node(member)
+            self._looking[name] = asyncio.create_task(self._look(self._nodes[name]))
+
+    def close(self) -> None:
+        """Stop looking."""
+        for task in self._looking.values():
+            task.cancel()
+
+    @property
+    def models(self) -> dict[str, LoadReport]:
+        """The models that are served, each with the report of one that serves it."""
+        reports = [node.report for node in self._nodes.values() if node.report and node.takes_requests]
+        return {report.model: report for report in reversed(reports)}
+
+    def each(self) -> list[Node]:
+        """Return all nodes."""
+        return list(self._nodes.values())
+
+    def choose(self, model: str | None, request: Request, without: Collection[str] = ()) -> Node | None:
+        """Return who takes a request for a model (None: the first one), none of those `without`; None if nobody can."""
+        name = next(iter(self.models), None) if model is None else model
+        fleet = self._fleets.get(name or "")
+        if fleet is None:
+            return None
+        left = {each: self._nodes[each].report for each in without if each in fleet}
+        for each in left:
+            fleet.leave(each)
+        chosen = fleet.choose(request)
+        for each, report in left.items():
+            if report:
+                fleet.update(each, report.load)
+        return self._nodes[chosen] if chosen else None
+
+    def suspect(self, node: Node) -> None:
+        """Send nothing to a node that broke off, until it tells of itself again."""
+        node.missed = _MISSED
+        self._place(node)
+
+    async def wait(self, seconds: float) -> None:
+        """Return when a node has told of itself, or after so many seconds."""
+        self._changed.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+
+    async def _look(self, node: Node) -> None:
+        while True:
+            try:
+                async with self._http.get(f"{node.member.url}/v1/load", timeout=_PATIENCE) as response:
+                    node.report = msgspec.json.decode(await response.read(), type=LoadReport)
+                node.missed, node.heard = 0, time.monotonic()
+            except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError):
+                node.missed += 1
+            self._place(node)
+            self._changed.set()
+            await asyncio.sleep(_LOOK)
+
+    def _place(self, node: Node) -> None:
+        """Put a node where it gets requests of its model, or take it away."""
+        name = node.member.name
+        for model, fleet in self._fleets.items():
+            if not node.takes_requests or (node.report and model != node.report.model):
+                fleet.leave(name)
+        if node.takes_requests and node.report:
+            self._fleets.setdefault(node.report.model, Fleet(self._policy)).update(name, node.report.load)
+
+    def _forget(self, name: str) -> None:
+        if self._nodes.pop(name, None):
+            self._looking.pop(name).cancel()
+            for fleet in self._fleets.values():
+                fleet.leave(name)
+
+    def unreachable(self) -> list[str]:
+        """Return a line for each node that has said nothing for some seconds."""
+        now = time.monotonic()
+        return [
+            f"{node.member.name} at {node.member.url} has not answered for {now - node.heard:.0f} s"
+            for node in self._nodes.values()
+            if now - node.heard > _AWAY
+        ]

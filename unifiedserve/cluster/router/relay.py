@@ -1,0 +1,185 @@
+"""Sends a request to a node and its answer back; where the node is lost, another one goes on with the answer."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping
+from typing import NamedTuple
+
+import aiohttp
+import msgspec
+
+from unifiedserve.cluster.router.asked import Asked
+from unifiedserve.cluster.router.nodes import Node, Nodes
+from unifiedserve.cluster.router.plans import Plans
+from unifiedserve.cluster.router.stream import Piece, pieces
+from unifiedserve.cluster.routing import Request
+from unifiedserve.errors import ErrorKind, RequestError
+from unifiedserve.server.answers.marks import HEADER
+
+_log = logging.getLogger(__name__)
+
+_MOST_NODES = 4  # that are tried for one request
+_UNTIL_A_NODE = 10.0  # seconds that a request waits for a node to come (back)
+_REFUSED = (429, 503)  # by a node that is full, or down: another one may take the request
+_NO_LIMIT = aiohttp.ClientTimeout(total=None, sock_connect=5.0)
+_EVENTS = "text/event-stream"
+_BREAKS = (aiohttp.ClientError, TimeoutError, ConnectionError)
+_LOST = b"the server is shutting down"  # what a node says at its end to those who are left
+
+
+class Asking(NamedTuple):
+    """A request on its way: where to, its body and headers, and what is known of it."""
+
+    method: str
+    path: str
+    body: bytes
+    headers: Mapping[str, str]
+    asked: Asked
+    request: Request
+
+
+class Head(NamedTuple):
+    """How an answer begins."""
+
+    status: int
+    headers: Mapping[str, str]
+
+
+class Relay:
+    """The way of one request: `start` it, then read its `body`, and `close` it in any case."""
+
+    def __init__(self, http: aiohttp.ClientSession, nodes: Nodes, plans: Plans, asking: Asking) -> None:
+        self._http = http
+        self._nodes = nodes
+        self._plans = plans
+        self._asking = asking
+        self._attempts = 0
+        self._refusing: set[str] = set()  # nodes that have no room for it
+        self._begun: list[list[int]] | None = None  # the tokens that the client has; None: nothing of the answer
+        self._node: Node | None = None
+        self._response: aiohttp.ClientResponse | None = None
+        self._whole: bytes | None = None  # of an answer that is not streamed
+
+    @property
+    def resumed(self) -> bool:
+        """Whether another node has gone on with it."""
+        return self._attempts > 1 + len(self._refusing)
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether the answer comes in events."""
+        return self._whole is None
+
+    @property
+    def whole(self) -> bytes:
+        """The body of an answer that does not."""
+        return self._whole or b""
+
+    async def start(self) -> Head:
+        """Return the head of the answer, from the first node that gives one.
+
+        Raises RequestError UNAVAILABLE if there is none.
+        """
+        while True:
+            node, response = await self._send()
+            try:
+                self._whole = None if response.content_type == _EVENTS else await response.read()
+            except _BREAKS as error:
+                self._lost(node, error)
+                continue
+            self._plans.served(self._asking.asked, node.member.name)
+            return Head(response.status, response.headers)
+
+    async def body(self) -> AsyncIterator[bytes]:
+        """Yield the events of an answer as they come, to its end. Raises RequestError where nobody goes on with it."""
+        assert self._node
+        assert self._response
+        while True:
+            try:
+                async for piece in pieces(self._response.content.iter_any()):
+                    if not piece.is_marked and _LOST in piece.events:
+                        raise ConnectionResetError("it shuts down")
+                    self._note(piece)
+                    yield piece.events
+                return
+            except _BREAKS as error:
+                self._lost(self._node, error)
+            await self._go_on()
+
+    def close(self) -> None:
+        """Break off what is still to come: the node aborts it."""
+        if self._response:
+            self._response.close()
+
+    async def aclose(self) -> None:
+        """Do the same, for whoever reads it."""
+        self.close()
+
+    async def _go_on(self) -> None:
+        """Have another node send what the client lacks."""
+        _, response = await self._send()
+        if response.content_type != _EVENTS:
+            reason = (await response.read()).decode(errors="replace")
+            raise RequestError(f"no other node could go on with the answer: {reason}", ErrorKind.UNAVAILABLE)
+
+    def _note(self, piece: Piece) -> None:
+        if not piece.is_marked:
+            return
+        self._begun = self._begun or []
+        if piece.token_ids:
+            index, tokens = piece.token_ids
+            self._begun += [[] for _ in range(index + 1 - len(self._begun))]
+            self._begun[index] += tokens
+
+    def _lost(self, node: Node, error: BaseException) -> None:
+        _log.warning("%s broke off (%s): another node goes on", node.member.name, error or type(error).__name__)
+        self.close()
+        self._nodes.suspect(node)
+
+    async def _send(self) -> tuple[Node, aiohttp.ClientResponse]:
+        """Return who answers, and the response's beginning: the next one where a node breaks off, or has no room."""
+        while True:
+            node = await self._next_node()
+            if node is None or self._attempts >= _MOST_NODES:
+                if self._refusing and self._node and self._response:
+                    return self._node, self._response
+                model = self._asking.asked.model or "any model"
+                raise RequestError(f"no node takes requests for {model} now", ErrorKind.UNAVAILABLE, retry_after=1)
+            self._attempts += 1
+            try:
+                response = await self._post(node)
+            except _BREAKS as error:
+                self._lost(node, error)
+                continue
+            self.close()
+            self._node, self._response = node, response
+            if response.status not in _REFUSED:
+                return node, response
+            self._refusing.add(node.member.name)
+
+    async def _next_node(self) -> Node | None:
+        """Return who is to serve it next; if nobody can, and nobody has refused it, who can within some seconds."""
+        clock = asyncio.get_running_loop().time
+        end = clock() + (0.0 if self._refusing else _UNTIL_A_NODE)
+        while True:
+            if node := self._nodes.choose(self._asking.asked.model, self._asking.request, self._refusing):
+                return node
+            if clock() >= end or not self._nodes.each():
+                return None
+            await self._nodes.wait(end - clock())
+
+    async def _post(self, node: Node) -> aiohttp.ClientResponse:
+        asking = self._asking
+        headers = {**asking.headers, HEADER: "1"} if asking.asked.stream else asking.headers
+        return await self._http.request(
+            asking.method, node.member.url + asking.path, data=self._resuming(), headers=headers, timeout=_NO_LIMIT
+        )
+
+    def _resuming(self) -> bytes:
+        """Return the body; for an answer that has begun with the tokens that the client has."""
+        body = self._asking.body
+        if self._begun is None:
+            return body
+        rest = body.lstrip().removeprefix(b"{").lstrip()
+        comma = b"" if rest.startswith(b"}") else b","
+        return b'{"resume":' + msgspec.json.encode(self._begun) + comma + rest

@@ -1,0 +1,155 @@
+"""Which node takes a request: pure policies over what nodes tell of themselves.
+
+With a thousand nodes a decision takes microseconds, because what counts is kept in arrays, a row a node.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from enum import StrEnum
+from hashlib import blake2b
+from random import Random
+from typing import NamedTuple
+
+import numpy as np
+
+from unifiedserve.messages.costs import Costs
+from unifiedserve.messages.load import EngineLoad
+from unifiedserve.scheduling import Work
+
+_NEAR = 0.1  # of the best node's seconds, or
+_SOON = 0.02  # seconds: nodes as good as the best one, of which the same request always takes the same
+_CROWDED = 0.02  # of a request's seconds for each stream beside it: it is decoded among them
+_TYPICAL = Costs(prompt_token=1e-3, visual_token=1e-3, image_pixel=2e-8, video_second=1.0)  # where nobody knows yet
+_KINDS = ("prompt_token", "visual_token", "image_pixel", "video_second")
+
+
+class Policy(StrEnum):
+    """How a node is chosen. `COST`: by when it would bring the first token."""
+
+    COST = "cost"
+    LEAST_REQUESTS = "least-requests"
+    ROUND_ROBIN = "round-robin"
+    RANDOM = "random"
+
+
+class Request(NamedTuple):
+    """What is known of a request: its work, and what `key` names its media or conversation by.
+
+    Of what the nodes `known` have served before, this part of the work need not be done again there. With `only` it
+    can go nowhere else.
+    """
+
+    work: Work
+    key: str = ""
+    cached: Work = Work(prompt_tokens=0)
+    known: Collection[str] = ()
+    only: str | None = None
+
+
+class Fleet:
+    """The nodes that serve one model. What they told may be some tenths of a second old: what was sent since counts."""
+
+    def __init__(self, policy: Policy = Policy.COST, seed: int = 0) -> None:
+        self._choose: Callable[[Request], int] = {
+            Policy.COST: self._by_cost,
+            Policy.LEAST_REQUESTS: self._by_requests,
+            Policy.ROUND_ROBIN: self._in_turn,
+            Policy.RANDOM: self._at_random,
+        }[policy]
+        self._random = Random(seed)
+        self._turn = -1
+        self._rows: dict[str, int] = {}
+        self._names: list[str] = []
+        self._waits = np.zeros(0)
+        self._streams = np.zeros(0)
+        self._requests = np.zeros(0)
+        self._costs = np.zeros((0, len(_KINDS)))
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._rows
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._names))
+
+    def update(self, name: str, load: EngineLoad) -> None:
+        """Take what a node tells; one that is not known joins."""
+        if name not in self._rows:
+            self._join(name)
+        row = self._rows[name]
+        self._waits[row], self._streams[row], self._requests[row] = load.wait, load.streams, load.in_flight
+        self._costs[row] = [getattr(load.costs, kind) for kind in _KINDS]
+
+    def leave(self, name: str) -> None:
+        """Forget a node, if it is known."""
+        if (row := self._rows.pop(name, None)) is None:
+            return
+        del self._names[row]
+        self._rows = {name: number for number, name in enumerate(self._names)}
+        self._waits, self._streams, self._requests = (
+            np.delete(each, row) for each in (self._waits, self._streams, self._requests)
+        )
+        self._costs = np.delete(self._costs, row, axis=0)
+
+    def choose(self, request: Request) -> str | None:
+        """Return who takes a request, and count it there until the node tells of itself again; None without nodes."""
+        if not self._names or (request.only is not None and request.only not in self._rows):
+            return None
+        row = self._choose(request) if request.only is None else self._rows[request.only]
+        self._requests[row] += 1
+        self._waits[row] += self._seconds(request.work)[row]
+        return self._names[row]
+
+    def _join(self, name: str) -> None:
+        self._rows[name] = len(self._names)
+        self._names.append(name)
+        self._waits, self._streams, self._requests = (
+            np.append(each, 0.0) for each in (self._waits, self._streams, self._requests)
+        )
+        self._costs = np.vstack([self._costs, np.zeros((1, len(_KINDS)))])
+
+    def _seconds(self, work: Work) -> np.ndarray:
+        """Return what work takes each node, with the costs of the others where a node does not know its own."""
+        amounts = (work.prompt_tokens, work.visual_tokens, work.image_pixels, work.video_seconds or 0.0)
+        seconds: np.ndarray = self._filled() @ np.array(amounts)
+        return seconds
+
+    def _filled(self) -> np.ndarray:
+        costs = self._costs
+        if costs.all():
+            return costs
+        known = costs > 0
+        sums, counts = costs.sum(axis=0), known.sum(axis=0)
+        typical = np.where(counts > 0, sums / np.maximum(counts, 1), [getattr(_TYPICAL, kind) for kind in _KINDS])
+        return np.where(known, costs, typical)
+
+    def _by_cost(self, request: Request) -> int:
+        own = self._seconds(request.work)
+        expected = self._waits + own * (1 + _CROWDED * self._streams)
+        saved = self._seconds(request.cached) if request.known else None
+        for name in request.known:
+            if saved is not None and (row := self._rows.get(name)) is not None:
+                expected[row] -= saved[row]
+        best = float(expected.min())
+        near = np.flatnonzero(expected <= best + max(_SOON, _NEAR * abs(best)))
+        return int(near[0]) if len(near) == 1 else self._home(near, request.key)
+
+    def _home(self, rows: Sequence[int] | np.ndarray, key: str) -> int:
+        """Return which of these nodes a key belongs to (rendezvous hashing); without one, who has the fewest requests.
+
+        Every router finds the same one, and keeps nothing for that.
+        """
+        if key:
+            return max(map(int, rows), key=lambda row: blake2b(f"{key} {self._names[row]}".encode()).digest())
+        return int(rows[int(self._requests[rows].argmin())])
+
+    def _by_requests(self, request: Request) -> int:
+        return int(self._requests.argmin())
+
+    def _in_turn(self, request: Request) -> int:
+        self._turn = (self._turn + 1) % len(self._names)
+        return self._turn
+
+    def _at_random(self, request: Request) -> int:
+        return self._random.randrange(len(self._names))

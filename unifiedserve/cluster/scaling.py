@@ -1,0 +1,79 @@
+"""How many nodes a pool needs: as many as its load takes, in tokens a second (ModServe §4.2). Pure."""
+
+import math
+from collections import deque
+from typing import NamedTuple
+
+_ATTAINMENT = 0.99  # of the requests should hold their targets
+_PATIENCE = 60.0  # seconds for which fewer nodes must do before one leaves
+_SPARE = 0.1  # of a node's capacity that must be left over before a node leaves
+_LOOK_BACK = 10.0  # seconds over which load is averaged before nodes are added
+
+
+class PoolLoad(NamedTuple):
+    """What came to a pool lately: tokens a second, and the share of requests that held their targets."""
+
+    at: float  # seconds
+    tokens: float
+    attainment: float = 1.0
+    pending: float = 0.0  # tokens that wait
+
+
+class Limits(NamedTuple):
+    """How many nodes a pool may have; with `least` 0 it sleeps while nothing comes."""
+
+    least: int
+    most: int
+
+
+class Wanted(NamedTuple):
+    """How many nodes a pool should have, and how many it would need if there was no limit."""
+
+    nodes: int
+    needed: int
+
+
+class Scaling:
+    """Follows a pool's load. More nodes come at once, fewer after a while in which fewer would have done."""
+
+    def __init__(self, limits: Limits, capacity: float) -> None:
+        """A node does `capacity` tokens a second. Raises ValueError if that is nothing, or the limits contradict."""
+        if capacity <= 0:
+            raise ValueError(f"a node must do more than {capacity:g} tokens a second")
+        if not 0 <= limits.least <= limits.most:
+            raise ValueError(f"between {limits.least} and {limits.most} nodes is nothing")
+        self._limits = limits
+        self._capacity = capacity
+        self._lately: deque[PoolLoad] = deque()
+        self._fewer_since: float | None = None
+
+    def after(self, load: PoolLoad, nodes: int) -> Wanted:
+        """Return how many nodes the pool should have, which has so many now."""
+        self._lately.append(load)
+        while self._lately[0].at < load.at - _LOOK_BACK:
+            self._lately.popleft()
+        needed = self._needed(load)
+        if load.attainment < _ATTAINMENT and load.tokens > 0:
+            needed = max(needed, nodes + 1)
+        return Wanted(self._settled(load.at, needed, nodes), needed)
+
+    def _needed(self, load: PoolLoad) -> int:
+        """Return ⌈load / capacity⌉: what comes, and what waits, which is to be done within the time looked back at."""
+        tokens = sum(each.tokens for each in self._lately) / len(self._lately)
+        return math.ceil((tokens + load.pending / _LOOK_BACK) / self._capacity)
+
+    def _settled(self, at: float, needed: int, nodes: int) -> int:
+        wanted = min(max(needed, self._limits.least), self._limits.most)
+        if wanted >= nodes:
+            self._fewer_since = None
+            return wanted
+        tokens = sum(each.tokens for each in self._lately) / len(self._lately)
+        if tokens > (nodes - 1 - _SPARE) * self._capacity and nodes > 1:
+            self._fewer_since = None
+            return nodes
+        if self._fewer_since is None:
+            self._fewer_since = at
+        if at - self._fewer_since < _PATIENCE:
+            return nodes
+        self._fewer_since = at
+        return max(wanted, nodes - 1)

@@ -1,0 +1,33 @@
+"""How busy an engine is, as it tells a router."""
+
+import msgspec
+
+from unifiedserve.messages.costs import Costs
+
+
+class EngineLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """Requests and work in an engine. `wait` are the seconds that one more request waits until its turn comes.
+
+    `visual_tokens` are still to be decoded and encoded, `prompt_tokens` to be prefilled (ModServe §4.3).
+    """
+
+    in_flight: int = 0
+    waiting: int = 0  # for their first token, or for a place among those that decode
+    wait: float = 0.0
+    visual_tokens: int = 0
+    prompt_tokens: int = 0
+    streams: int = 0  # answers that have begun
+    kv_free: int = 0  # pages
+    kv_total: int = 0
+    costs: Costs = Costs()
+
+
+class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The load of an engine, and which one it is: `started` tells it from an earlier one at the same address."""
+
+    model: str
+    version: str
+    started: int  # seconds since 1970
+    healthy: bool
+    max_model_len: int
+    load: EngineLoad
