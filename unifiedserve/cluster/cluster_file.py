@@ -14,6 +14,8 @@ from unifiedserve.cli.options import from_options, options_of
 from unifiedserve.config import EngineConfig
 from unifiedserve.errors import ConfigError
 
+ROUTER = "router"  # the pool of the routers, and the command that is one
+
 _Amount = Annotated[float, Meta(ge=0)]
 _Count = Annotated[int, Meta(ge=0)]
 _Port = Annotated[int, Meta(ge=1, le=65535)]
@@ -85,7 +87,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             if name in _OF_THE_POOL:
                 raise ConfigError(f"serve.{name}: write {name} = … beside the name of the pool")
             if name in _OF_THE_NODE:
-                raise ConfigError(f"serve.{name}: each node has its own; the router's is [router] {name}")
+                raise ConfigError(f"serve.{name}: each node finds its own; the routers' are [router] host and ports")
             if name not in known:
                 raise ConfigError(f"serve.{name}: `unifiedserve serve` has no option --{name}")
         from_options(EngineConfig, {name.replace("-", "_"): value for name, value in self.serve.items()})
@@ -123,6 +125,8 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         if not ports:
             raise ConfigError("router.ports: there is none")
         for pool in self.pool:
+            if pool.name == ROUTER:
+                raise ConfigError(f"pool {ROUTER}: it needs another name, because routers have this one")
             try:
                 pool.check()
             except ConfigError as error:

@@ -46,7 +46,9 @@ def _reach(address: str) -> None:
     try:
         socket.create_connection((host, int(port)), _REACH_SECONDS).close()
     except OSError as error:
-        raise ConfigError(f"nothing answers at {address} within {_REACH_SECONDS:g} s: {error}") from error
+        raise ConfigError(
+            f"nothing answers at {address} within {_REACH_SECONDS:g} s: {error.strerror or error}"
+        ) from error
 
 
 def connect_or_start(address: str) -> RayProcess | None:

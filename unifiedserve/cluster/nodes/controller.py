@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 from unifiedserve import __version__
-from unifiedserve.cluster.cluster_file import Cluster, Pool, Resources
+from unifiedserve.cluster.cluster_file import ROUTER, Cluster, Pool, Resources
 from unifiedserve.cluster.members import Member, write_members
 from unifiedserve.cluster.nodes.fleet import Fleet, NodeError
 from unifiedserve.cluster.nodes.head import RayProcess
@@ -23,8 +23,8 @@ from unifiedserve.config import EngineConfig
 _log = logging.getLogger(__name__)
 
 _TURN = 0.25  # seconds
+_ANSWER = 1.0  # seconds that a node has to answer
 _SETTLING = 5.0  # seconds in which nodes that were there before are heard again
-_ROUTER = "router"
 _LOOPBACK = "127.0.0.1"
 
 
@@ -58,8 +58,8 @@ class Controller:
 
     async def status(self) -> ClusterStatus:
         """Return what there is."""
-        by_pool = {name: [r for r in self._reports() if r.pool == name] for name in [*self._targets, _ROUTER]}
-        routers = by_pool.pop(_ROUTER)
+        by_pool = {name: [r for r in self._reports() if r.pool == name] for name in [*self._targets, ROUTER]}
+        routers = by_pool.pop(ROUTER)
         pools = (PoolStatus(name=name, target=self._targets[name], nodes=tuple(by_pool[name])) for name in by_pool)
         return ClusterStatus(pools=tuple(pools), routers=tuple(routers), ports=len(self._ports))
 
@@ -101,8 +101,8 @@ class Controller:
         self._look()
         if not self._is_settled():
             return
-        for name in {report.pool for report in self._reports()} | set(self._targets):
-            if name != _ROUTER:
+        for name in dict.fromkeys([*self._targets, *(report.pool for report in self._reports())]):
+            if name != ROUTER:
                 await self._keep_pool(name)
         await self._keep_routers()
         await self._tell_routers()
@@ -137,10 +137,10 @@ class Controller:
     async def _keep_routers(self) -> None:
         """Keep a router on each port; one of an old revision drains while all others serve."""
         wanted = self._cluster.router
-        routers = {actor: watch.report for actor, watch in self._watches.items() if watch.report.pool == _ROUTER}
-        if not self._ports and any(report.pool != _ROUTER for report in self._reports()):
+        routers = {actor: watch.report for actor, watch in self._watches.items() if watch.report.pool == ROUTER}
+        if not self._ports and any(report.pool != ROUTER for report in self._reports()):
             return  # they go last
-        names = {f"{_ROUTER}-{port}": port for port in self._ports}
+        names = {f"{ROUTER}-{port}": port for port in self._ports}
         for name in names.keys() - {report.name for report in routers.values()}:
             self._start_router(names[name])
         for actor, report in routers.items():
@@ -157,9 +157,10 @@ class Controller:
     async def _tell_routers(self) -> None:
         line = write_members(members_of(self._reports()))
         for actor, watch in self._watches.items():
-            if watch.report.pool == _ROUTER and watch.has_answered:
+            if watch.report.pool == ROUTER and watch.has_answered:
                 with contextlib.suppress(NodeError, TimeoutError):  # it is told again in the next turn
-                    await asyncio.wait_for(self._fleet.tell(actor, line), _TURN)
+                    async with asyncio.timeout(_ANSWER):
+                        await self._fleet.tell(actor, line)
 
     def _start(self, pool: Pool) -> None:
         taken = {report.name for report in self._reports()}
@@ -171,9 +172,9 @@ class Controller:
 
     def _start_router(self, port: int) -> None:
         options = self._cluster.router
-        command = (_ROUTER, "--nodes=-", f"--policy={options.policy}", f"--port={port}")
+        command = (ROUTER, "--nodes=-", f"--policy={options.policy}", f"--port={port}")
         drain = EngineConfig().server.drain_timeout
-        self._begin(f"{_ROUTER}-{port}", _ROUTER, options.revision, command, Resources(), drain, options.host)
+        self._begin(f"{ROUTER}-{port}", ROUTER, options.revision, command, Resources(), drain, options.host)
 
     def _begin(
         self,
@@ -203,7 +204,8 @@ class Controller:
             self._remove(actor)
             return
         with contextlib.suppress(NodeError, TimeoutError):  # it is lost or can be told by a later turn
-            await asyncio.wait_for(self._fleet.drain(actor), 1.0)
+            async with asyncio.timeout(_ANSWER):
+                await self._fleet.drain(actor)
 
     def _remove(self, actor: str) -> None:
         self._watches.pop(actor).end()
@@ -218,5 +220,5 @@ def members_of(reports: Iterable[NodeReport]) -> Sequence[Member]:
     return [
         Member(name=report.name, pool=report.pool, url=report.url, draining=report.phase is Phase.DRAINING)
         for report in reports
-        if report.url and report.pool != _ROUTER
+        if report.url and report.pool != ROUTER
     ]

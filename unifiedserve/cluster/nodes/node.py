@@ -90,7 +90,8 @@ class Node:
 
     async def _is_over_within(self, seconds: float) -> bool:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._over.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._over.wait()
         return self._over.is_set()
 
     def _fail(self, reason: str) -> None:

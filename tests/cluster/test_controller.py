@@ -1,0 +1,208 @@
+"""The controller over nodes of a table: what it starts, drains and tells, and what it knows after its own end."""
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from unifiedserve.cluster.cluster_file import Cluster, Pool, Resources, RouterOptions
+from unifiedserve.cluster.members import Member, read_members
+from unifiedserve.cluster.nodes import controller as controller_module
+from unifiedserve.cluster.nodes import watch as watch_module
+from unifiedserve.cluster.nodes.controller import Controller
+from unifiedserve.cluster.nodes.fleet import NodeError
+from unifiedserve.cluster.nodes.reports import NodeReport, NodeSpec, Phase
+
+
+class Table:
+    """A fleet whose nodes serve at once, and stop when they drain."""
+
+    def __init__(self) -> None:
+        self.specs: dict[str, NodeSpec] = {}
+        self.reports: dict[str, NodeReport] = {}
+        self.silent: set[str] = set()
+        self.told: dict[str, bytes] = {}
+        self.fewest = 99  # nodes of any pool that ever served, from the first on
+
+    def names(self) -> list[str]:
+        return sorted(self.reports)
+
+    def start(self, spec: NodeSpec, resources: Resources) -> None:
+        actor = f"{spec.name}@{spec.revision}"
+        assert actor not in self.reports
+        self.specs[actor] = spec
+        phase = Phase.FAILED if "--placement=bad" in spec.command else Phase.SERVING
+        self.reports[actor] = NodeReport(
+            name=spec.name, pool=spec.pool, revision=spec.revision, phase=phase, url=f"http://{spec.name}", reason="bad"
+        )
+
+    async def report(self, actor: str) -> NodeReport:
+        await asyncio.sleep(0)
+        if actor in self.silent or actor not in self.reports:
+            raise NodeError(actor)
+        return self.reports[actor]
+
+    async def tell(self, actor: str, line: bytes) -> None:
+        self.told[actor] = line
+
+    async def drain(self, actor: str) -> None:
+        self.reports[actor] = msgspec.structs.replace(self.reports[actor], phase=Phase.STOPPED, url="")
+        self.fewest = min(self.fewest, sum(each.phase is Phase.SERVING for each in self.of("a")))
+
+    def remove(self, actor: str) -> None:
+        del self.reports[actor]
+
+    def of(self, pool: str) -> list[NodeReport]:
+        return [report for report in self.reports.values() if report.pool == pool]
+
+    def members(self, router: str) -> list[Member]:
+        return read_members(next((line for actor, line in self.told.items() if actor.startswith(router)), b"[]"))
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller_module, "_TURN", 0.001)
+    monkeypatch.setattr(watch_module, "_PAUSE", 0.001)
+
+
+@pytest.fixture
+def table() -> Table:
+    return Table()
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    while not is_so():
+        await asyncio.sleep(0.001)
+
+
+def cluster_of(*pools: Pool, ports: tuple[int, ...] = (8000,)) -> Cluster:
+    return Cluster(pool=pools, router=RouterOptions(ports=ports))
+
+
+def control(table: Table, cluster: Cluster, *, restarted: bool = False) -> Controller:
+    return Controller(table, cluster, None, restarted=restarted)
+
+
+def end_all() -> None:
+    """End all controllers as their process's end would."""
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+
+
+async def ready(controller: Controller) -> None:
+    while not (await controller.status()).is_ready:
+        await asyncio.sleep(0.001)
+
+
+async def test_pools_and_routers_come_up_and_routers_know_the_nodes(table: Table) -> None:
+    controller = control(table, cluster_of(Pool(name="a", count=2), Pool(name="b"), ports=(8000, 8001)))
+    await ready(controller)
+    assert [each.name for each in table.of("a")] == ["a-0", "a-1"]
+    for router in ("router-8000", "router-8001"):
+        await until(lambda router=router: len(table.members(router)) == 3)
+    assert Member(name="a-0", pool="a", url="http://a-0") in table.members("router-8000")
+    commands = {spec.name: spec.command for spec in table.specs.values()}
+    assert commands["a-0"] == ("serve", "--placement=shared", "--port=0")
+    assert "--port=8001" in commands["router-8001"]
+
+
+async def test_it_scales(table: Table) -> None:
+    controller = control(table, cluster_of(Pool(name="a", count=2), Pool(name="b", min=1, max=2)))
+    assert await controller.scale("a", 3) == ""
+    await ready(controller)
+    assert len(table.of("a")) == 3
+    assert await controller.scale("a", 0) == ""
+    await until(lambda: not table.of("a"))
+    assert "between 1 and 2" in await controller.scale("b", 3)
+    assert "there are a, b" in await controller.scale("c", 1)
+
+
+async def test_a_drained_node_has_a_successor(table: Table) -> None:
+    controller = control(table, cluster_of(Pool(name="a", count=2)))
+    await ready(controller)
+    assert await controller.drain("a-0") == ""
+    await until(lambda: [each.name for each in table.of("a")] == ["a-1", "a-2"])
+    assert "there are a-1, a-2, router-8000" in await controller.drain("z")
+
+
+async def test_another_file_replaces_nodes_and_one_goes_on_serving(table: Table) -> None:
+    await ready(control(table, cluster_of(Pool(name="a", count=3))))
+    old = set(table.reports)
+    end_all()
+    after = control(table, cluster_of(Pool(name="a", count=3, serve={"max-running": 4})))
+    await until(lambda: not old & {actor for actor in table.reports if actor.startswith("a-")})
+    await ready(after)
+    assert (len(table.of("a")), table.fewest) == (3, 2)
+
+
+async def test_a_pool_that_is_gone_from_the_file_drains(table: Table) -> None:
+    await ready(control(table, cluster_of(Pool(name="a"), Pool(name="b"))))
+    end_all()
+    after = control(table, cluster_of(Pool(name="b")))
+    await until(lambda: not table.of("a"))
+    await ready(after)
+
+
+async def test_a_restarted_controller_keeps_the_scale_and_starts_nothing(table: Table) -> None:
+    cluster = cluster_of(Pool(name="a", count=1))
+    first = control(table, cluster)
+    await first.scale("a", 3)
+    await ready(first)
+    started = len(table.specs)
+    end_all()
+    second = control(table, cluster, restarted=True)
+    await ready(second)
+    assert (await second.status()).pools[0].target == 3
+    assert len(table.specs) == started
+
+
+async def test_routers_are_not_told_that_there_is_none_before_nodes_are_heard(table: Table) -> None:
+    cluster = cluster_of(Pool(name="a", count=2))
+    await ready(control(table, cluster))
+    end_all()
+    table.told.clear()
+    table.silent = {actor for actor in table.names() if actor.startswith("a-")}
+    second = control(table, cluster, restarted=True)
+    while "serving" not in [router.phase for router in (await second.status()).routers]:
+        await asyncio.sleep(0.001)
+    assert not table.told
+    table.silent.clear()
+    await until(lambda: bool(table.told))
+    assert len(table.members("router-8000")) == 2
+
+
+async def test_a_lost_node_is_told_of_with_its_last_url(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch_module, "_SILENCE", 0.02)
+    controller = control(table, cluster_of(Pool(name="a")))
+    await ready(controller)
+    table.silent = {actor for actor in table.names() if actor.startswith("a-")}
+    while (await controller.status()).pools[0].nodes[0].phase is not Phase.LOST:
+        await asyncio.sleep(0.001)
+    assert [each.url for each in table.members("router-8000")] == ["http://a-0"]
+    table.silent.clear()
+    await ready(controller)
+
+
+async def test_a_failure_is_told(table: Table) -> None:
+    controller = control(table, cluster_of(Pool(name="a", placement="bad")))
+    while not (failures := (await controller.status()).failures):
+        await asyncio.sleep(0.001)
+    assert failures == ["a-0: bad"]
+
+
+async def test_routers_go_last(table: Table) -> None:
+    controller = control(table, cluster_of(Pool(name="a", count=2)))
+    await ready(controller)
+    gone: list[str] = []
+    remove = table.remove
+
+    def noting(actor: str) -> None:
+        gone.append(table.reports[actor].pool)
+        remove(actor)
+
+    table.remove = noting  # type: ignore[method-assign]
+    await controller.close()
+    await until(lambda: not table.reports)
+    assert gone == ["a", "a", "router"]
+    assert (await controller.status()).is_empty
