@@ -106,7 +106,6 @@ def test_a_revision_is_of_what_nodes_are_started_with() -> None:
         ("[[pool]]\nname = 'a'\nresources = { cpus = -1 }", ["cpus"]),
         ("[[pool]]\nname = 'a'\nresources = { disks = 1 }", ["disks"]),
         ("[[pool]]\nname = 'a'\n[router]\nports = [99999]", ["ports", "65535"]),
-        ("[[pool]]\nname = 'a'\n[router]\nports = [80, 80]", ["router.ports", "80", "twice"]),
         ("[[pool]]\nname = 'a'\n[router]\nports = []", ["router.ports", "none"]),
     ],
 )

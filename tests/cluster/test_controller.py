@@ -23,7 +23,7 @@ class Table:
         self.reports: dict[str, NodeReport] = {}
         self.silent: set[str] = set()
         self.told: dict[str, bytes] = {}
-        self.fewest = 99  # nodes of any pool that ever served, from the first on
+        self.fewest: dict[str, int] = {}  # by pool, nodes that went on serving when one drained
 
     def names(self) -> list[str]:
         return sorted(self.reports)
@@ -48,7 +48,9 @@ class Table:
 
     async def drain(self, actor: str) -> None:
         self.reports[actor] = msgspec.structs.replace(self.reports[actor], phase=Phase.STOPPED, url="")
-        self.fewest = min(self.fewest, sum(each.phase is Phase.SERVING for each in self.of("a")))
+        pool = self.reports[actor].pool
+        serving = sum(each.phase is Phase.SERVING for each in self.of(pool))
+        self.fewest[pool] = min(self.fewest.get(pool, serving), serving)
 
     def remove(self, actor: str) -> None:
         del self.reports[actor]
@@ -99,12 +101,12 @@ async def test_pools_and_routers_come_up_and_routers_know_the_nodes(table: Table
     controller = control(table, cluster_of(Pool(name="a", count=2), Pool(name="b"), ports=(8000, 8001)))
     await ready(controller)
     assert [each.name for each in table.of("a")] == ["a-0", "a-1"]
-    for router in ("router-8000", "router-8001"):
+    for router in ("router-0", "router-1"):
         await until(lambda router=router: len(table.members(router)) == 3)
-    assert Member(name="a-0", pool="a", url="http://a-0") in table.members("router-8000")
+    assert Member(name="a-0", pool="a", url="http://a-0") in table.members("router-0")
     commands = {spec.name: spec.command for spec in table.specs.values()}
     assert commands["a-0"] == ("serve", "--placement=shared", "--port=0")
-    assert "--port=8001" in commands["router-8001"]
+    assert "--port=8001" in commands["router-1"]
 
 
 async def test_it_scales(table: Table) -> None:
@@ -123,7 +125,7 @@ async def test_a_drained_node_has_a_successor(table: Table) -> None:
     await ready(controller)
     assert await controller.drain("a-0") == ""
     await until(lambda: [each.name for each in table.of("a")] == ["a-1", "a-2"])
-    assert "there are a-1, a-2, router-8000" in await controller.drain("z")
+    assert "there are a-1, a-2, router-0" in await controller.drain("z")
 
 
 async def test_another_file_replaces_nodes_and_one_goes_on_serving(table: Table) -> None:
@@ -133,7 +135,22 @@ async def test_another_file_replaces_nodes_and_one_goes_on_serving(table: Table)
     after = control(table, cluster_of(Pool(name="a", count=3, serve={"max-running": 4})))
     await until(lambda: not old & {actor for actor in table.reports if actor.startswith("a-")})
     await ready(after)
-    assert (len(table.of("a")), table.fewest) == (3, 2)
+    assert (len(table.of("a")), table.fewest["a"]) == (3, 2)
+
+
+async def test_routers_are_replaced_one_after_the_other(table: Table) -> None:
+    await ready(control(table, cluster_of(Pool(name="a"), ports=(8000, 8001))))
+    end_all()
+    after = control(table, cluster_of(Pool(name="a"), ports=(8002, 8003)))
+    await until(lambda: len(table.specs) == 5)
+    await ready(after)
+    assert table.fewest["router"] == 1
+    assert {spec.command[-1] for spec in table.specs.values() if spec.pool == "router"} == {
+        "--port=8000",
+        "--port=8001",
+        "--port=8002",
+        "--port=8003",
+    }
 
 
 async def test_a_pool_that_is_gone_from_the_file_drains(table: Table) -> None:
@@ -169,7 +186,7 @@ async def test_routers_are_not_told_that_there_is_none_before_nodes_are_heard(ta
     assert not table.told
     table.silent.clear()
     await until(lambda: bool(table.told))
-    assert len(table.members("router-8000")) == 2
+    assert len(table.members("router-0")) == 2
 
 
 async def test_a_lost_node_is_told_of_with_its_last_url(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +196,7 @@ async def test_a_lost_node_is_told_of_with_its_last_url(table: Table, monkeypatc
     table.silent = {actor for actor in table.names() if actor.startswith("a-")}
     while (await controller.status()).pools[0].nodes[0].phase is not Phase.LOST:
         await asyncio.sleep(0.001)
-    assert [each.url for each in table.members("router-8000")] == ["http://a-0"]
+    assert [each.url for each in table.members("router-0")] == ["http://a-0"]
     table.silent.clear()
     await ready(controller)
 

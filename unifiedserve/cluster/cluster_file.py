@@ -59,8 +59,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     @property
     def revision(self) -> str:
         """A name for all that its nodes are started with: where it differs, a node is to be replaced."""
-        started_with = (self.model, self.placement, sorted(self.serve.items()), self.resources, __version__)
-        return hashlib.sha256(msgspec.json.encode(started_with)).hexdigest()[:8]
+        return _digest((self.model, self.placement, sorted(self.serve.items()), self.resources, __version__))
 
     def options(self) -> Iterator[str]:
         """Yield its arguments of `unifiedserve serve`, beside the model, host and port."""
@@ -94,16 +93,16 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class RouterOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where the routers listen: one for each port."""
+    """Where the routers listen, one for each port; a port may come again where they are on several machines."""
 
     host: str = "127.0.0.1"
     ports: tuple[_Port, ...] = (8000,)
     policy: str = "cost"
+    resources: Resources = Resources()
 
-    @property
-    def revision(self) -> str:
-        """A name for all that a router is started with."""
-        return hashlib.sha256(msgspec.json.encode((self.host, self.policy, __version__))).hexdigest()[:8]
+    def revision(self, port: int) -> str:
+        """A name for all that the router on a port is started with."""
+        return _digest((self.host, port, self.policy, self.resources, __version__))
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -119,10 +118,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         names = Counter(pool.name for pool in self.pool)
         if twice := next((name for name, count in names.items() if count > 1), None):
             raise ConfigError(f"pool {twice}: there are two of this name")
-        ports = Counter(self.router.ports)
-        if again := next((port for port, count in ports.items() if count > 1), None):
-            raise ConfigError(f"router.ports: {again} is there twice")
-        if not ports:
+        if not self.router.ports:
             raise ConfigError("router.ports: there is none")
         for pool in self.pool:
             if pool.name == ROUTER:
@@ -138,6 +134,10 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             if pool.name == name:
                 return pool
         raise ConfigError(f"there is no pool {name}: there are {', '.join(pool.name for pool in self.pool)}")
+
+
+def _digest(started_with: object) -> str:
+    return hashlib.sha256(msgspec.json.encode(started_with)).hexdigest()[:8]
 
 
 def read_cluster(path: Path) -> Cluster:

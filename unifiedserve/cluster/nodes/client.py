@@ -71,16 +71,16 @@ def connect_or_start(address: str) -> RayProcess | None:
 def check_room(cluster: Cluster) -> None:
     """Raise ConfigError if all machines together have less than the fewest nodes need."""
     needed: Counter[str] = Counter()
-    for pool in cluster.pool:
-        each = pool.resources
+    counted = [(pool.resources, pool.least) for pool in cluster.pool]
+    for each, count in [*counted, (cluster.router.resources, len(cluster.router.ports))]:
         wanted = {"CPU": each.cpus, "GPU": each.gpus, "memory": each.memory_gib * GIB, **each.custom}
-        needed.update({name: amount * pool.least for name, amount in wanted.items()})
+        needed.update({name: amount * count for name, amount in wanted.items()})
     there = ray.cluster_resources()
     for name, amount in needed.items():
         if amount > there.get(name, 0.0):
             unit, word = (GIB, "GiB of memory") if name == "memory" else (1, name)
             raise ConfigError(
-                f"the pools need {amount / unit:g} {word} together, and Ray has {there.get(name, 0.0) / unit:g}"
+                f"nodes and routers need {amount / unit:g} {word} together, and Ray has {there.get(name, 0.0) / unit:g}"
             )
 
 

@@ -136,19 +136,18 @@ class Controller:
 
     async def _keep_routers(self) -> None:
         """Keep a router on each port; one of an old revision drains while all others serve."""
-        wanted = self._cluster.router
         routers = {actor: watch.report for actor, watch in self._watches.items() if watch.report.pool == ROUTER}
         if not self._ports and any(report.pool != ROUTER for report in self._reports()):
             return  # they go last
-        names = {f"{ROUTER}-{port}": port for port in self._ports}
-        for name in names.keys() - {report.name for report in routers.values()}:
-            self._start_router(names[name])
+        ports = {f"{ROUTER}-{number}": port for number, port in enumerate(self._ports)}
+        for name in ports.keys() - {report.name for report in routers.values()}:
+            self._start_router(name, ports[name])
         for actor, report in routers.items():
             if report.phase is Phase.STOPPED:
                 self._remove(actor)
-            elif report.name not in names:
+            elif report.name not in ports:
                 await self._drain(actor)
-            elif report.revision != wanted.revision and all(
+            elif report.revision != self._cluster.router.revision(ports[report.name]) and all(
                 other.phase is Phase.SERVING for other in routers.values() if other is not report
             ):
                 await self._drain(actor)
@@ -170,11 +169,11 @@ class Controller:
         host = "" if self._own_ray is None else _LOOPBACK  # all of it is on this machine
         self._begin(name, pool.name, pool.revision, command, pool.resources, drain, host)
 
-    def _start_router(self, port: int) -> None:
+    def _start_router(self, name: str, port: int) -> None:
         options = self._cluster.router
         command = (ROUTER, "--nodes=-", f"--policy={options.policy}", f"--port={port}")
         drain = EngineConfig().server.drain_timeout
-        self._begin(f"{ROUTER}-{port}", ROUTER, options.revision, command, Resources(), drain, options.host)
+        self._begin(name, ROUTER, options.revision(port), command, options.resources, drain, options.host)
 
     def _begin(
         self,
