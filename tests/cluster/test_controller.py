@@ -10,13 +10,13 @@ from unifiedserve.cluster.cluster_file import Cluster, Pool, Resources, RouterOp
 from unifiedserve.cluster.members import Member, read_members
 from unifiedserve.cluster.nodes import controller as controller_module
 from unifiedserve.cluster.nodes import watch as watch_module
+from unifiedserve.cluster.nodes.actors import NodeError
 from unifiedserve.cluster.nodes.controller import Controller
-from unifiedserve.cluster.nodes.fleet import NodeError
 from unifiedserve.cluster.nodes.reports import NodeReport, NodeSpec, Phase
 
 
 class Table:
-    """A fleet whose nodes serve at once, and stop when they drain."""
+    """A table of nodes, which serve at once, and stop when they drain."""
 
     def __init__(self) -> None:
         self.specs: dict[str, NodeSpec] = {}

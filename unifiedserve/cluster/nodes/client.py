@@ -14,7 +14,7 @@ from ray.exceptions import RayError
 
 from unifiedserve.cluster.cluster_file import Cluster
 from unifiedserve.cluster.nodes.head import RayProcess, start_ray
-from unifiedserve.cluster.nodes.ray_fleet import GIB, NAMESPACE, find_controller, start_controller
+from unifiedserve.cluster.nodes.ray_actors import GIB, NAMESPACE, find_controller, start_controller
 from unifiedserve.cluster.nodes.reports import ClusterStatus
 from unifiedserve.errors import ConfigError
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from unifiedserve import __version__
 from unifiedserve.cluster.cluster_file import ROUTER, Cluster, Pool, Resources
 from unifiedserve.cluster.members import Member, write_members
-from unifiedserve.cluster.nodes.fleet import Fleet, NodeError
+from unifiedserve.cluster.nodes.actors import Actors, NodeError
 from unifiedserve.cluster.nodes.head import RayProcess
 from unifiedserve.cluster.nodes.reconcile import next_steps
 from unifiedserve.cluster.nodes.reports import ClusterStatus, NodeReport, NodeSpec, Phase, PoolStatus
@@ -31,14 +31,14 @@ _LOOPBACK = "127.0.0.1"
 class Controller:
     """Brings the cluster to what its file says, turn by turn. Made within an event loop."""
 
-    def __init__(self, fleet: Fleet, cluster: Cluster, own_ray: RayProcess | None, *, restarted: bool) -> None:
+    def __init__(self, actors: Actors, cluster: Cluster, own_ray: RayProcess | None, *, restarted: bool) -> None:
         """Take over the nodes that there are; `own_ray` is the Ray that was started for this cluster alone.
 
         A controller that was restarted keeps the number of nodes, a new one follows the file.
         """
         self._cluster = cluster
         self._own_ray = own_ray
-        self._fleet = fleet
+        self._actors = actors
         self._watches: dict[str, Watch] = {}
         self._began = time.monotonic()
         self._look()
@@ -109,12 +109,12 @@ class Controller:
 
     def _look(self) -> None:
         """Watch the nodes that there are."""
-        names = self._fleet.names()
+        names = self._actors.names()
         for gone in self._watches.keys() - set(names):
             self._watches.pop(gone).end()
         for name in names:
             if name not in self._watches:
-                self._watches[name] = Watch(self._fleet, name)
+                self._watches[name] = Watch(self._actors, name)
 
     def _is_settled(self) -> bool:
         """Tell whether the nodes are known: a new controller must not tell routers that there are none."""
@@ -159,7 +159,7 @@ class Controller:
             if watch.report.pool == ROUTER and watch.has_answered:
                 with contextlib.suppress(NodeError, TimeoutError):  # it is told again in the next turn
                     async with asyncio.timeout(_ANSWER):
-                        await self._fleet.tell(actor, line)
+                        await self._actors.tell(actor, line)
 
     def _start(self, pool: Pool) -> None:
         taken = {report.name for report in self._reports()}
@@ -194,7 +194,7 @@ class Controller:
             drain_timeout=drain,
             host=host,
         )
-        self._fleet.start(spec, resources)
+        self._actors.start(spec, resources)
         self._look()
 
     async def _drain(self, actor: str) -> None:
@@ -204,11 +204,11 @@ class Controller:
             return
         with contextlib.suppress(NodeError, TimeoutError):  # it is lost or can be told by a later turn
             async with asyncio.timeout(_ANSWER):
-                await self._fleet.drain(actor)
+                await self._actors.drain(actor)
 
     def _remove(self, actor: str) -> None:
         self._watches.pop(actor).end()
-        self._fleet.remove(actor)
+        self._actors.remove(actor)
 
 
 def members_of(reports: Iterable[NodeReport]) -> Sequence[Member]:

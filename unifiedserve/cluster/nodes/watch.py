@@ -5,7 +5,7 @@ import time
 
 import msgspec
 
-from unifiedserve.cluster.nodes.fleet import Fleet, NodeError, NodeName
+from unifiedserve.cluster.nodes.actors import Actors, NodeError, NodeName
 from unifiedserve.cluster.nodes.reports import NodeReport, Phase
 
 _PAUSE = 0.25  # seconds between two reports
@@ -15,8 +15,8 @@ _SILENCE = 3.0  # seconds after which a node is lost
 class Watch:
     """Asks a node again and again, and keeps its last report."""
 
-    def __init__(self, fleet: Fleet, actor: str) -> None:
-        self._fleet = fleet
+    def __init__(self, actors: Actors, actor: str) -> None:
+        self._actors = actors
         self._actor = actor
         self._last: NodeReport | None = None
         self._heard = 0.0
@@ -43,7 +43,7 @@ class Watch:
     async def _ask(self) -> None:
         while True:
             try:
-                self._last = await self._fleet.report(self._actor)
+                self._last = await self._actors.report(self._actor)
                 self._heard = time.monotonic()
             except (NodeError, KeyError):
                 pass  # Ray starts it again, or it is gone

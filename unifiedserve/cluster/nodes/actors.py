@@ -24,7 +24,7 @@ class NodeName(NamedTuple):
         return cls(name, name.rpartition("-")[0], revision)
 
 
-class Fleet(Protocol):
+class Actors(Protocol):
     """All nodes of a cluster, by the names of their actors."""
 
     def names(self) -> list[str]:

@@ -8,8 +8,8 @@ from ray.exceptions import RayError
 from ray.util import get_node_ip_address, list_named_actors
 
 from unifiedserve.cluster.cluster_file import Cluster, Resources
+from unifiedserve.cluster.nodes.actors import NodeError
 from unifiedserve.cluster.nodes.controller import Controller
-from unifiedserve.cluster.nodes.fleet import NodeError
 from unifiedserve.cluster.nodes.head import RayProcess
 from unifiedserve.cluster.nodes.node import Node
 from unifiedserve.cluster.nodes.reports import NodeReport, NodeSpec
@@ -32,10 +32,10 @@ class ControllerActor(Controller):
 
     def __init__(self, cluster: Cluster, own_ray: RayProcess | None) -> None:
         restarted = ray.get_runtime_context().was_current_actor_reconstructed
-        super().__init__(RayFleet(), cluster, own_ray, restarted=restarted)
+        super().__init__(RayActors(), cluster, own_ray, restarted=restarted)
 
 
-class RayFleet:
+class RayActors:
     """All nodes of the cluster."""
 
     def __init__(self) -> None:
