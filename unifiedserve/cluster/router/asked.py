@@ -9,7 +9,6 @@ import msgspec
 _MEDIA = {"image_url", "video_url", "input_image", "input_video", "image", "video"}
 _CHARACTERS_A_TOKEN = 4.0
 _KEY_BYTES = 16
-_OPENING = 2  # texts that tell a conversation from others: a system prompt, and the first question
 
 
 class _Body(msgspec.Struct):
@@ -34,7 +33,7 @@ class Prefix(NamedTuple):
 class Asked(msgspec.Struct, frozen=True):
     """A request's model, whether its answer is streamed, the tokens of its texts as estimated, and its media.
 
-    `key` is a digest of the media or, without any, of the conversation's opening: the same for whoever asks again.
+    `key` is a digest of the media or, without any, of its first text: the same for whoever asks again.
     `prefixes` are all beginnings of a conversation without media.
     """
 
@@ -63,7 +62,7 @@ def read_asked(body: bytes) -> Asked:
     tokens = (prefixes[-1].tokens if prefixes else 0) + _token_ids(known.prompt)
     if media:
         return Asked(known.model, bool(known.stream), tokens, len(media), _digest(*media))
-    key = prefixes[:_OPENING][-1].key if prefixes else ""
+    key = prefixes[0].key if prefixes else ""
     return Asked(known.model, bool(known.stream), tokens, 0, key, prefixes)
 
 

@@ -1,0 +1,214 @@
+"""The router before nodes that break off, refuse, go away and come back."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import httpx
+import pytest
+
+pytest.importorskip("aiohttp", reason="routers need unifiedserve[cluster]")
+
+from fake_node import MODEL, FakeNode
+
+from unifiedserve.cluster.members import Member
+from unifiedserve.cluster.router.app import Router, create_app
+from unifiedserve.cluster.routing import Policy
+
+CHAT = "/v1/chat/completions"
+TOKENS = 30
+WHOLE = "data: begin\n\n" + "".join(f"data: {n} \n\n" for n in range(TOKENS)) + "data: [DONE]\n\n"
+
+
+def asked(**fields: Any) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": "Go."}], "stream": True, "max_tokens": TOKENS, **fields}
+
+
+class Cluster:
+    """A router over nodes, and a client of it."""
+
+    def __init__(self, client: httpx.AsyncClient, router: Router, nodes: list[FakeNode]) -> None:
+        self.client = client
+        self.router = router
+        self.nodes = nodes
+
+    async def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Return when the router has heard of something."""
+        async with asyncio.timeout(20):
+            while not condition():
+                await self.router.nodes.wait(1)
+
+    async def told(self, nodes: list[FakeNode], **fields: Any) -> None:
+        """Tell the router of these nodes, and wait until they take requests."""
+        names = {node.url: f"n{number}" for number, node in enumerate(self.nodes)}
+        self.router.nodes.follow([Member(name=names[each.url], pool="p", url=each.url, **fields) for each in nodes])
+        if not fields:
+            await self.wait_for(lambda: sum(each.takes_requests for each in self.router.nodes.each()) == len(nodes))
+
+
+@contextlib.asynccontextmanager
+async def cluster(*nodes: FakeNode, policy: Policy = Policy.COST) -> AsyncIterator[Cluster]:
+    async def nobody() -> AsyncIterator[list[Member]]:
+        for none in list[list[Member]]():
+            yield none
+
+    for node in nodes:
+        await node.start()
+    router = Router(policy, nobody())
+    app = create_app(router)
+    transport = httpx.ASGITransport(app)
+    async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url="http://r") as client:
+        own = Cluster(client, router, list(nodes))
+        await own.told(list(nodes))
+        yield own
+    for node in nodes:
+        await node.stop()
+
+
+@pytest.mark.parametrize("breaks", [[0], [1], [17], [TOKENS - 1], [3, 9, 20]])
+async def test_another_node_goes_on_with_an_answer(breaks: list[int]) -> None:
+    first, second = FakeNode(), FakeNode(wait=1.0)
+    first.breaks_after, second.breaks_after = breaks[::2], breaks[1::2]
+    async with cluster(first, second) as own:
+        answer = await own.client.post(CHAT, json=asked())
+        assert answer.text == WHOLE
+        requests = first.requests + second.requests
+        assert len(requests) == len(breaks) + 1
+        assert len(set(first.ids + second.ids)) == 1
+        assert all(list(each["resume"][0] if each["resume"] else []) == list(range(len((each["resume"] or [[]])[0])))
+                   for each in requests if "resume" in each)  # fmt: skip
+
+
+async def test_a_node_that_shuts_down_hands_its_streams_on() -> None:
+    first, second = FakeNode(), FakeNode(wait=1.0)
+    first.breaks_after = [5]
+    first.last_words = b'data: {"error":{"message":"the server is shutting down","type":"server_error"}}\n\n'
+    async with cluster(first, second) as own:
+        assert (await own.client.post(CHAT, json=asked())).text == WHOLE
+
+
+async def test_answers_that_are_not_streamed_are_asked_for_again() -> None:
+    first, second = FakeNode(), FakeNode(wait=1.0)
+    first.breaks_after = [0]
+    async with cluster(first, second) as own:
+        answer = await own.client.post(CHAT, json=asked(stream=False))
+        assert answer.json()["from"] == second.url
+
+
+async def test_a_full_node_is_passed_over() -> None:
+    first, second = FakeNode(), FakeNode(wait=1.0)
+    first.refuses = 1
+    async with cluster(first, second) as own:
+        assert (await own.client.post(CHAT, json=asked())).text == WHOLE
+        first.refuses = second.refuses = 1
+        answer = await own.client.post(CHAT, json=asked())
+        assert (answer.status_code, answer.headers["retry-after"]) == (429, "7")
+
+
+async def test_a_request_that_ends_every_node_ends() -> None:
+    first, second = FakeNode(), FakeNode()
+    first.breaks_after = second.breaks_after = [3] * 20
+    async with cluster(first, second) as own:
+        answer = await own.client.post(CHAT, json=asked())
+        *events, last = answer.text.removesuffix("\n\n").split("\n\n")
+        assert events == WHOLE.split("\n\n")[:4]
+        assert "no node takes requests" in json.loads(last.removeprefix("data: "))["error"]["message"]
+
+
+async def test_who_leaves_is_aborted_at_the_node() -> None:
+    node = FakeNode()
+    node.pause = 0.01
+    async with cluster(node) as own:
+        relays = own.router
+        body = json.dumps(asked(max_tokens=10_000)).encode()
+        sent: list[bytes] = []
+        gone = asyncio.Event()
+
+        async def receive() -> dict[str, Any]:
+            if not sent:
+                sent.append(body)
+                return {"type": "http.request", "body": body}
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: dict[str, Any]) -> None:
+            if b"data: 3 " in message.get("body", b""):
+                gone.set()
+
+        scope = {"type": "http", "method": "POST", "path": CHAT, "raw_path": CHAT.encode(), "query_string": b"",
+                 "headers": [(b"content-type", b"application/json")], "root_path": "", "scheme": "http",
+                 "server": ("r", 80), "client": ("c", 1), "http_version": "1.1"}  # fmt: skip
+        await create_app(relays)(scope, receive, send)
+        async with asyncio.timeout(10):
+            await node.left.wait()
+
+
+async def test_draining_nodes_get_nothing_new() -> None:
+    first, second = FakeNode(), FakeNode(wait=9.0)
+    async with cluster(first, second) as own:
+        own.router.nodes.follow(
+            [Member(name="n0", pool="p", url=first.url, draining=True), Member(name="n1", pool="p", url=second.url)]
+        )
+        await own.client.post(CHAT, json=asked())
+        assert (len(first.requests), len(second.requests)) == (0, 1)
+
+
+async def test_requests_wait_for_a_node_to_come() -> None:
+    node = FakeNode()
+    async with cluster(node) as own:
+        await own.told([node], draining=True)
+        asking = asyncio.create_task(own.client.post(CHAT, json=asked()))
+        await own.router.nodes.wait(1)
+        assert not asking.done()
+        await own.told([node])
+        assert (await asking).text == WHOLE
+
+
+async def test_models_are_those_of_all_pools() -> None:
+    first, second = FakeNode(), FakeNode("other")
+    async with cluster(first, second) as own:
+        listed = (await own.client.get("/v1/models")).json()["data"]
+        assert [each["id"] for each in listed] == [MODEL, "other"]
+        await own.client.post(CHAT, json=asked(model="other"))
+        assert (len(first.requests), len(second.requests)) == (0, 1)
+        unknown = await own.client.post(CHAT, json=asked(model="third"))
+        assert unknown.status_code == 404
+        assert "there are fake, other" in unknown.json()["error"]["message"]
+
+
+async def test_what_one_node_keeps_is_found() -> None:
+    first, second = FakeNode(), FakeNode(wait=9.0)
+    second.kept = {"/v1/files/file-abc", "/v1/responses/resp_" + "0" * 32}
+    async with cluster(first, second) as own:
+        assert (await own.client.get("/v1/files/file-abc")).json()["from"] == second.url
+        assert (await own.client.get("/v1/files/file-none")).status_code == 404
+        await own.client.post("/v1/responses", json=asked(previous_response_id="resp_" + "0" * 32))
+        video = {"type": "video_url", "video_url": {"url": "file-abc"}}
+        await own.client.post(CHAT, json=asked(messages=[{"role": "user", "content": [video]}]))
+        assert (len(first.requests), len(second.requests)) == (0, 2)
+
+
+async def test_the_next_turn_of_a_conversation_goes_where_the_first_was() -> None:
+    nodes = [FakeNode(), FakeNode(), FakeNode()]
+    async with cluster(*nodes) as own:
+        turns = [{"role": "user", "content": "A long question about rivers. " * 90}]
+        for _ in range(4):
+            await own.client.post(CHAT, json=asked(messages=turns))
+            for node in own.router.nodes.each():
+                await own.wait_for(lambda report=node.report, node=node: node.report is not report)
+            turns += [{"role": "assistant", "content": "Well."}, {"role": "user", "content": "And then?"}]
+        assert sorted(len(node.requests) for node in nodes) == [0, 0, 4]
+
+
+async def test_a_node_that_cannot_be_reached_is_named() -> None:
+    node = FakeNode()
+    async with cluster(node) as own:
+        await node.stop()
+        (known,) = own.router.nodes.each()
+        await own.wait_for(lambda: not known.takes_requests)
+        known.heard -= 60
+        answer = await own.client.get("/ready")
+        assert answer.status_code == 503
+        assert "n0 at" in answer.json()["unreachable"][0]
