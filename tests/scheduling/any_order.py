@@ -142,7 +142,7 @@ def explore(simulator: Simulator, most: int) -> Explored:
 
 def _choices(simulator: Simulator) -> list[Action]:
     """Return what can happen next: work ends, or a worker has its turn with some of the messages that it was sent."""
-    machine, engine = simulator._machine, simulator._system
+    machine, engine = simulator._machine, simulator.system
     ends = [partial(_end, simulator, task) for task in machine._tasks]
     others = [partial(_happen, engine.clock, action) for action in engine.clock.others]
     awake = {worker: len(mail) for worker, mail in engine.clock.mail.items()} | dict.fromkeys(engine._ready, 0)
@@ -173,7 +173,7 @@ def _happen(clock: AnyOrder, action: Action) -> None:
 
 def _fingerprint(simulator: Simulator) -> int:
     """Return what tells two states apart: all that they have but times, and the order of what can happen next."""
-    engine = simulator._system
+    engine = simulator.system
     met = {id(engine): -1}  # what all workers refer to is looked at apart
     workers = {id(worker): worker for stages in engine.workers.values() for worker in stages.values()}
     held = _frozen([engine.frees, list(workers.values()), engine.requests, engine.status], met)

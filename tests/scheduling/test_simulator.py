@@ -47,6 +47,9 @@ class Apart:
     def threads(self, giving: bool) -> int:
         return 1
 
+    def decoders(self, threads: int) -> int:
+        return threads
+
     def rates(self, demands: tuple[Demand, ...]) -> list[float]:
         return [1.0] * len(demands)
 

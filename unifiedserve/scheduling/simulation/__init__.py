@@ -2,7 +2,22 @@
 
 from unifiedserve.scheduling.simulation.arrival import Arrival, FreePages, Rules
 from unifiedserve.scheduling.simulation.costs import StageCosts
+from unifiedserve.scheduling.simulation.gpus import Gpus
 from unifiedserve.scheduling.simulation.machine import Cores, Sharing
+from unifiedserve.scheduling.simulation.simulate import Hardware, simulate
+from unifiedserve.scheduling.simulation.simulated import Simulated
 from unifiedserve.scheduling.simulation.simulator import Simulator
 
-__all__ = ["Arrival", "Cores", "FreePages", "Rules", "Sharing", "Simulator", "StageCosts"]
+__all__ = [
+    "Arrival",
+    "Cores",
+    "FreePages",
+    "Gpus",
+    "Hardware",
+    "Rules",
+    "Sharing",
+    "Simulated",
+    "Simulator",
+    "StageCosts",
+    "simulate",
+]

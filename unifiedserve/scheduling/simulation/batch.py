@@ -19,7 +19,7 @@ class Batch:
         """Return the layers to run now: all that are left, or one if prompts may go in after it."""
         count = 1 if self.looks else self.layers
         self.layers -= count
-        return Work(count * self._layer, self._stop)
+        return Work(count * self._layer, self._work.stage, self._stop)
 
     def run(self, task: Task) -> None:
         """Note that these layers run."""

@@ -150,7 +150,9 @@ class LanguageWorker:
     def _begin_beside(self, work: Sequence[EncodeWork]) -> None:
         self._beside = self._encode(work)
         threads = self._system.machine.sharing.threads(giving=False)
-        self._system.run(self._instance, threads, self._beside.seconds, self._tell_beside, most=self._half)
+        self._system.run(
+            self._instance, Stage.ENCODE, threads, self._beside.seconds, self._tell_beside, most=self._half
+        )
 
     def _tell_beside(self) -> None:
         self._beside_ended = True
@@ -190,6 +192,7 @@ class LanguageWorker:
     def _forward(self, plan: Plan, leaves_cores: bool) -> Work:
         """Take the pages that a pass needs. Without prompts it is for several, if they are sure to be alike."""
         for chunk in plan.prefill:
+            self._system.begun(chunk.uid, Stage.PREFILL)
             if self._prompts.admit(chunk.uid):
                 self._turn.note(Took(chunk.uid))
         return self._mixed(plan) if plan.prefill else self._decoding(plan, leaves_cores)
@@ -200,11 +203,11 @@ class LanguageWorker:
         context = self._sequences.context(plan.decode)
         self._sequences.grow(plan.decode, 1)
         seconds = self._system.costs.mixed(tokens, attended, len(plan.decode), context)
-        return Work(seconds, partial(self._end_pass, plan, self._system.clock.now))
+        return Work(seconds, Stage.PREFILL, partial(self._end_pass, plan, self._system.clock.now))
 
     def _decoding(self, plan: Plan, giving: bool) -> Work:
         """Take the next step, and those after it if nothing happens meanwhile that could change them."""
-        giving = giving or bool(self._beside)
+        giving = self._system.machine.sharing.rests and (giving or bool(self._beside))
         costs, now, batch = self._system.costs, self._system.clock.now, len(plan.decode)
         context, quiet = self._sequences.context(plan.decode), self._system.quiet_until - now
         slower = self._system.slower(self._instance, self._system.machine.sharing.threads(giving))
@@ -216,9 +219,9 @@ class LanguageWorker:
         self._sequences.grow(plan.decode, steps)
         seconds = [costs.decode(batch, context + batch * step, half=giving) for step in range(steps)]
         if steps == 1:
-            return Work(seconds[0], partial(self._end_pass, plan, now), giving)
+            return Work(seconds[0], Stage.DECODE, partial(self._end_pass, plan, now), giving)
         times = list(accumulate((slower * each for each in seconds), initial=now))
-        return Work((times[-1] - now) / slower, partial(self._end_passes, plan, times), giving)
+        return Work((times[-1] - now) / slower, Stage.DECODE, partial(self._end_passes, plan, times), giving)
 
     def _end_pass(self, plan: Plan, start: float) -> None:
         self._end_passes(plan, [start, self._system.clock.now])
@@ -242,6 +245,7 @@ class LanguageWorker:
         """Let a prompt's answer begin with its first token."""
         request, system = self._system.requests[uid], self._system
         state = DecodeState(request.ticket, 0, tokens + 1, request.shape.kv_pages)
+        request.ready.setdefault(Stage.DECODE, system.clock.now)
         if system.tokens(request, [system.clock.now]):
             system.release(self._free, request, state.pages)
             self._free_by_answers()
@@ -261,15 +265,18 @@ class LanguageWorker:
 
     def _encode(self, work: Sequence[EncodeWork]) -> Work:
         requests = self._system.requests
+        for uid, _ in work:
+            self._system.begun(uid, Stage.ENCODE)
         tokens = sum(requests[uid].shape.units[unit].tokens for uid, units in work for unit in units)
         end = partial(self._end_batch, work, tokens, self._system.clock.now)
-        return Work(self._system.costs.encode(tokens), end)
+        return Work(self._system.costs.encode(tokens), Stage.ENCODE, end)
 
     def _end_batch(self, work: Sequence[EncodeWork], tokens: int, start: float) -> None:
         requests = self._system.requests
         for uid, units in work:
             for unit in units:
                 self._prompts.encode(uid, self._instance.name)
+                requests[uid].ready[Stage.PREFILL] = self._system.clock.now
                 self._turn.note(Wrote(uid, unit))
                 self._send_unit(requests[uid].ticket.route.prefill, uid, unit)
         self._turn.note(Batched(tokens, start, self._system.clock.now))
@@ -314,7 +321,8 @@ class LanguageWorker:
         self._busy = True
         threads = self._system.machine.sharing.threads(work.giving)
         most = self._rest if self._beside else None
-        return self._system.run(self._instance, threads, work.seconds, partial(self._computed, work, then), most)
+        ended = partial(self._computed, work, then)
+        return self._system.run(self._instance, work.stage, threads, work.seconds, ended, most)
 
     def _computed(self, work: Work, then: Action) -> None:
         work.end()

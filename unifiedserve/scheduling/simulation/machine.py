@@ -1,29 +1,41 @@
 """What computes, shared by all that runs at once: how fast each piece of work goes, and when the next one ends."""
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple, Protocol
 
+from unifiedserve.placement import Stage
+
 NICE_STEP = 1.25  # of the weights of two neighbouring levels: sched(7)
 
 
 class Demand(NamedTuple):
-    """What a piece of work can use: so many cores, at a process's priority; if it names `cores`, of these only."""
+    """What a piece of work can use: so many cores, at a process's priority; if it names `cores`, of these only.
+
+    It is of a stage, or of the HTTP server (None). Where there are GPUs it runs on that of number `device`, or on the
+    host (None).
+    """
 
     threads: int
     nice: int = 0
     cores: tuple[int, ...] = ()
+    stage: Stage | None = None
+    device: int | None = None
 
 
 class Sharing(Protocol):
     """How a kind of hardware is shared."""
 
-    #: decode rests between its steps while others have work (as in `device.base.Sharing`)
+    #: decode rests between its steps, or leaves cores, while others have work (as in `device.base.Sharing`)
     rests: bool
 
     def threads(self, giving: bool) -> int:
         """Return how many cores a step may use that leaves a part to others, or none."""
+
+    def decoders(self, threads: int) -> int:
+        """Return how many segments of videos an instance of so many `threads` decodes at once."""
 
     def rates(self, demands: tuple[Demand, ...]) -> Sequence[float]:
         """Return how fast each goes when all of them run: 1.0 as alone."""
@@ -45,6 +57,9 @@ class Cores:
 
     def threads(self, giving: bool) -> int:
         return self._count // 2 or 1 if giving else self._count
+
+    def decoders(self, threads: int) -> int:
+        return threads
 
     def _rates(self, demands: tuple[Demand, ...]) -> list[float]:
         rates = [0.0] * len(demands)
@@ -83,9 +98,12 @@ class Cores:
 
 
 class Work(NamedTuple):
-    """A part of a step: the seconds it takes alone, what is to be done then, and whether it leaves cores to others."""
+    """A part of a step: the seconds it takes alone, its stage (prefill where sequences go along), what is to be done
+    then, and whether it leaves cores to others.
+    """
 
     seconds: float
+    stage: Stage
     end: Callable[[], None]
     giving: bool = False
 
@@ -101,11 +119,16 @@ class Task:
 
 
 class Machine:
-    """The tasks that run, each at its rate until another one begins or ends."""
+    """The tasks that run, each at its rate until another one begins or ends.
+
+    `seconds` are how long it was busy with what, so far.
+    """
 
     def __init__(self, sharing: Sharing) -> None:
         self.sharing = sharing
+        self.seconds = defaultdict[tuple[Demand, ...], float](float)
         self._tasks: list[Task] = []
+        self._demands: tuple[Demand, ...] = ()
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -122,6 +145,7 @@ class Machine:
 
     def advance(self, seconds: float) -> None:
         """Let so much time pass, not more than is `left`."""
+        self.seconds[self._demands] += seconds
         for task in self._tasks:
             task.seconds -= seconds * task.rate
 
@@ -133,6 +157,7 @@ class Machine:
         return task
 
     def _share(self) -> None:
-        rates = self.sharing.rates(tuple([task.demand for task in self._tasks]))
+        self._demands = tuple([task.demand for task in self._tasks])
+        rates = self.sharing.rates(self._demands)
         for task, rate in zip(self._tasks, rates, strict=True):
             task.rate = rate

@@ -46,8 +46,7 @@ class Pulls:
             self._roomy.add(uid)
             self._free.visual -= sum(map(system.visual_pages, request.arrival.units))
         pages = sum(system.visual_pages(request.arrival.units[unit]) for unit in units)
-        seconds = system.costs.pull + pages * system.costs.pull_visual_page
-        system.clock.after(seconds, partial(self._end_units, uid, units, pages, worker))
+        system.clock.after(system.pull_seconds(visual_pages=pages), partial(self._end_units, uid, units, pages, worker))
 
     def _end_units(self, uid: int, units: Sequence[int], pages: int, worker: Worker) -> None:
         self._system.free_of(self._system.requests[uid].ticket.route.encode[0]).visual += pages
@@ -57,8 +56,8 @@ class Pulls:
 
     def _read_early(self, uid: int, pages: int) -> None:
         self._free.kv -= pages
-        costs, now = self._system.costs, self._system.clock.now
-        self._early.setdefault(uid, []).append((pages, now + costs.pull + pages * costs.pull_kv_page))
+        read = self._system.clock.now + self._system.pull_seconds(pages)
+        self._early.setdefault(uid, []).append((pages, read))
 
     def _read_answer(self, uid: int, worker: Worker) -> None:
         request, system = self._system.requests[uid], self._system
@@ -67,8 +66,7 @@ class Pulls:
         self._free.kv -= kv - sum(pages for pages, _ in early)
         left = kv - sum(pages for pages, read in early if read <= system.clock.now)
         self._free.visual -= kept
-        seconds = system.costs.pull + left * system.costs.pull_kv_page + kept * system.costs.pull_visual_page
-        system.clock.after(seconds, partial(self._end_answer, uid, kv, worker))
+        system.clock.after(system.pull_seconds(left, kept), partial(self._end_answer, uid, kv, worker))
 
     def _end_answer(self, uid: int, kv: int, worker: Worker) -> None:
         request, system = self._system.requests[uid], self._system

@@ -3,7 +3,7 @@
 Pure: no torch, no clock, no I/O. What work costs is data (`StageCosts`), and so is what it runs on (`Sharing`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -42,31 +42,33 @@ class Simulator:
         targets: Targets | None = None,
         dual_streams: bool = False,
         *,
+        budgets: Mapping[str, Budget] | None = None,
         profiles: bool = False,
         roles: bool = False,
     ) -> None:
         """Begin with no request, and with these `free` pages in each memory.
 
-        `profiles`: each instance tries out its budgets, as workers do with such options. `roles`: workers change what
-        they host, as with `--roles auto`.
+        `budgets`: those of single instances, in place of `budget`. `profiles`: each instance tries out its budgets, as
+        workers do with such options. `roles`: workers change what they host, as with `--roles auto`.
         """
         self._budget = budget
+        self._budgets = budgets or {}
         self._profiles = profiles
         self._machine = Machine(sharing)
         page_tokens = budget.kv_page_tokens
-        self._system = System(placement, self._machine, costs, free, rules, page_tokens, targets, dual_streams)
-        self._clock = self._system.clock
+        self.system = System(placement, self._machine, costs, free, rules, page_tokens, targets, dual_streams)
+        self._clock = self.system.clock
         for instance in placement.instances:
-            self._system.workers[instance.name] = self._workers(instance)
-        self._roles = RoleWatch(self._system, self._install) if roles else None
+            self.system.workers[instance.name] = self._workers(instance)
+        self._roles = RoleWatch(self.system, self._install) if roles else None
         for arrival in arrivals:
-            request = self._system.requests[arrival.ticket.uid] = Request(arrival, arrival.ticket)
+            request = self.system.requests[arrival.ticket.uid] = Request(arrival, arrival.ticket)
             self._clock.at(arrival.ticket.arrival, partial(self._take_in, request))
 
     @property
     def frees(self) -> dict[str, FreePages]:
         """Return the free pages of each memory."""
-        return self._system.frees
+        return self.system.frees
 
     @property
     def now(self) -> float:
@@ -76,7 +78,7 @@ class Simulator:
     @property
     def tokens(self) -> dict[int, list[float]]:
         """Return when (seconds) the tokens of each request came, by its uid."""
-        return {uid: request.tokens for uid, request in self._system.requests.items()}
+        return {uid: request.tokens for uid, request in self.system.requests.items()}
 
     @property
     def changed(self) -> list[Changed]:
@@ -86,7 +88,7 @@ class Simulator:
     @property
     def unfinished(self) -> list[int]:
         """Return the uids of the requests that lack tokens."""
-        return [uid for uid, request in self._system.requests.items() if request.left]
+        return [uid for uid, request in self.system.requests.items() if request.left]
 
     def run(self, until: float = float("inf")) -> None:
         """Let everything happen up to a time (seconds), or until nothing happens any more."""
@@ -97,7 +99,7 @@ class Simulator:
                 return
             self._advance(time, left)
             self._clock.happen()
-            self._system.take_turns()
+            self.system.take_turns()
             if self._roles:
                 self._roles.advance()
 
@@ -110,27 +112,28 @@ class Simulator:
             self._machine.end_next().ended()
 
     def _install(self, instance: Instance) -> None:
-        self._system.install(instance.name, self._workers(instance))
+        self.system.install(instance.name, self._workers(instance))
 
     def _workers(self, instance: Instance) -> dict[Stage, Worker]:
         """Return what works for each stage of an instance, whose decoders of media have threads of their own.
 
         The target between tokens is that of the instance that decodes.
         """
-        workers, budget = dict[Stage, Worker](), self._budget
+        workers, budget = dict[Stage, Worker](), self._budgets.get(instance.name, self._budget)
         if language := [stage for stage in instance.stages if stage is not Stage.VISION]:
             own = budget if Stage.DECODE in language else replace(budget, slo_tbt=0.0)
             own, steps = self._profiled(instance, own) if self._profiles else Profile(own, StepCosts())
-            workers |= dict.fromkeys(language, LanguageWorker(instance, own, steps, self._system))
+            workers |= dict.fromkeys(language, LanguageWorker(instance, own, steps, self.system))
         if Stage.VISION in instance.stages:
-            engines = instance.threads(self._machine.sharing.threads(giving=False))
-            workers[Stage.VISION] = VisionWorker(instance, engines, self._system, budget.order)
+            sharing = self._machine.sharing
+            engines = sharing.decoders(instance.threads(sharing.threads(giving=False)))
+            workers[Stage.VISION] = VisionWorker(instance, engines, self.system, budget.order)
         return workers
 
     def _profiled(self, instance: Instance, budget: Budget) -> Profile:
         """Return the budget of an instance whose steps it tries out, with its cores to itself."""
-        costs = self._system.costs
-        slower = self._system.slower(instance, self._machine.sharing.threads(giving=False))
+        costs = self.system.costs
+        slower = self.system.slower(instance, self._machine.sharing.threads(giving=False))
         steps = StepSeconds(
             lambda tokens: slower * costs.prefill(tokens, tokens * tokens / 2),
             lambda tokens: slower * costs.encode(tokens),
@@ -139,6 +142,6 @@ class Simulator:
 
     def _take_in(self, request: Request) -> None:
         """Let the HTTP server read a request and look at its media."""
-        costs = self._system.costs
+        costs = self.system.costs
         seconds = costs.intake + request.arrival.media * costs.medium
-        self._system.run(_FRONTEND, 1, seconds, partial(self._system.begin, request))
+        self.system.run_on_host(_FRONTEND, None, seconds, partial(self.system.begin, request))

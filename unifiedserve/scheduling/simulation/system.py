@@ -1,7 +1,7 @@
 """What all workers of a simulated engine share: time, the machine, messages, pages, what they tell each other."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import cycle
 from typing import Protocol
@@ -52,6 +52,16 @@ class Worker(Protocol):
         """Plan and begin the next step, if there is none under way."""
 
 
+@dataclass(slots=True)
+class Travel:
+    """Pages that were read from other memories, in how many reads, which took so many seconds in all."""
+
+    reads: int = 0
+    kv_pages: int = 0
+    visual_pages: int = 0
+    seconds: float = 0.0
+
+
 class System:
     """One engine: its workers by the stages that they host, its buffers and its machine."""
 
@@ -82,6 +92,7 @@ class System:
         self.status = Status()
         self.workers: dict[str, dict[Stage, Worker]] = {}  # by instance
         self.requests: dict[int, Request] = {}  # by uid
+        self.travel = Travel()
         self._gone: set[Worker] = set()
         self._ready: dict[Worker, None] = {}  # in the order in which they were woken
         self._alarms: dict[Worker, float] = {}  # when they want a turn by themselves (seconds)
@@ -91,13 +102,23 @@ class System:
         """Who hosts what now."""
         return self.roles.placement
 
-    def run(self, instance: Instance, threads: int, seconds: float, ended: Action, most: int | None = None) -> Task:
-        """Let an instance compute, on `most` cores at most, and do something when that has ended.
+    def run(
+        self, instance: Instance, stage: Stage, threads: int, seconds: float, ended: Action, most: int | None = None
+    ) -> Task:
+        """Let an instance compute for a stage, on `most` cores at most, and do something when that has ended.
 
         Fewer cores than `threads` take longer in proportion.
         """
         own = min(instance.threads(threads), most or threads)
-        task = Task(seconds * threads / own, Demand(own, instance.nice, instance.cores), ended)
+        device = self.placement.gpu_of(instance.memory)
+        return self._start(seconds * threads / own, Demand(own, instance.nice, instance.cores, stage, device), ended)
+
+    def run_on_host(self, instance: Instance, stage: Stage | None, seconds: float, ended: Action) -> Task:
+        """Let an instance compute on a core of the host, and do something when that has ended."""
+        return self._start(seconds, Demand(1, instance.nice, instance.cores, stage), ended)
+
+    def _start(self, seconds: float, demand: Demand, ended: Action) -> Task:
+        task = Task(seconds, demand, ended)
         self.machine.start(task)
         return task
 
@@ -174,6 +195,7 @@ class System:
         route = choose_route(self.roles.open, others, media=bool(request.arrival.units))
         request.ticket = msgspec.structs.replace(request.ticket, route=route)
         request.offered = request.decodes = False
+        request.ready.setdefault(Stage.VISION if request.arrival.units else Stage.PREFILL, self.clock.now)
         stages = (Stage.ENCODE, Stage.PREFILL, Stage.VISION) if request.arrival.units else (Stage.PREFILL,)
         workers = {self.workers[host][stage]: host for stage in stages for host in route.hosts(stage)}
         for worker, host in workers.items():
@@ -210,6 +232,10 @@ class System:
         arrival, visual = request.arrival, sum(request.arrival.units)
         prompt = sum(arrival.gaps) + len(request.tokens) + (0 if self.rules.keeps_visual else visual)
         return targets.ticket(request.ticket, prompt, visual, visual, 0.0 if request.tokens else arrival.target)
+
+    def begun(self, uid: int, stage: Stage) -> None:
+        """Note that a stage begins with a request."""
+        self.requests[uid].begun.setdefault(stage, self.clock.now)
 
     def give_back(self, free: FreePages, request: Request, patch: int = 0, visual: int = 0) -> None:
         """Give back pages of media: those of a window to vision, for the next units, the others to who needs some."""
@@ -252,6 +278,16 @@ class System:
         """Note that a request got tokens, and when its client has them; return whether there was the last."""
         request.tokens += [time + self.costs.reply for time in times]
         return not request.left
+
+    def pull_seconds(self, kv_pages: int = 0, visual_pages: int = 0) -> float:
+        """Return what it takes to read so many pages, and count them."""
+        costs, travel = self.costs, self.travel
+        seconds = costs.pull + kv_pages * costs.pull_kv_page + visual_pages * costs.pull_visual_page
+        travel.reads += 1
+        travel.kv_pages += kv_pages
+        travel.visual_pages += visual_pages
+        travel.seconds += seconds
+        return seconds
 
     def travels(self, source: str, target: str) -> bool:
         """Tell whether pages have to travel from one instance to another."""

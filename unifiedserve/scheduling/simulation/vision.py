@@ -84,7 +84,9 @@ class VisionWorker:
         assert min(free.patch, free.visual) >= 0, "more is let in than has pages"
         if job.rolling:
             job.rolling.take(range(patch), range(visual))
-        self._system.run(self._instance, 1, self._system.costs.analysis, partial(self._analysed, job))
+        self._system.begun(job.request.ticket.uid, Stage.VISION)
+        analysed = partial(self._analysed, job)
+        self._system.run_on_host(self._instance, Stage.VISION, self._system.costs.analysis, analysed)
 
     def _analysed(self, job: _Job) -> None:
         if job.rolling:
@@ -142,12 +144,17 @@ class VisionWorker:
             self._decode(job, job.segments.popleft())
 
     def _decode(self, job: _Job, segment: range) -> None:
-        self._system.run(self._instance, 1, job.request.arrival.decode, partial(self._decoded, job, segment))
+        seconds, decoded = job.request.arrival.decode, partial(self._decoded, job, segment)
+        if job.request.arrival.gop:
+            self._system.run(self._instance, Stage.VISION, 1, seconds, decoded)
+        else:
+            self._system.run_on_host(self._instance, Stage.VISION, seconds, decoded)
 
     def _decoded(self, job: _Job, segment: range) -> None:
         """Pass on the patches of a segment's first unit; the engine goes on with the rest, or with who comes first."""
         uid, encoders = job.request.ticket.uid, job.request.ticket.route.encode
         chosen = self._system.status.least_pending(encoders)
+        job.request.ready.setdefault(Stage.ENCODE, self._system.clock.now)
         self._system.status.give(chosen, job.request.arrival.patch_pages)
         self._system.send(chosen, Ready(uid, segment[0]))
         job.units_left -= 1

@@ -1,0 +1,93 @@
+"""Simulated GPUs: who runs beside whom on which device takes as much longer as a matrix says."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from systems import numbered
+
+from unifiedserve.config import EngineConfig
+from unifiedserve.errors import ConfigError
+from unifiedserve.messages.ticket import Ticket
+from unifiedserve.placement import Stage, read_placement
+from unifiedserve.scheduling.simulation import Arrival, FreePages, Gpus, Hardware, Simulated, StageCosts, simulate
+from unifiedserve.scheduling.simulation.machine import Demand
+
+V, E, P, D = Stage
+SLOWER = {D: {P: 2.0, E: 1.5, D: 1.25}, P: {D: 4.0, V: 1.25}, V: {P: 3.0}}
+COSTS = StageCosts(
+    decode_pass=0.01,
+    prefill_pass=0.02,
+    prompt_token=1e-5,
+    encode_batch=0.01,
+    visual_token=1e-5,
+    message=0.0005,
+    pull=0.001,
+    pull_kv_page=1e-5,
+    pull_visual_page=1e-6,
+    lone_step=0.01,
+)
+PAGES = 10_000
+
+
+def on(device: int | None, *stages: Stage) -> tuple[Demand, ...]:
+    return tuple(Demand(1, stage=stage, device=device) for stage in stages)
+
+
+def seen(placement: str, arrivals: list[Arrival], gpus: Gpus, costs: StageCosts = COSTS) -> Simulated:
+    hardware = Hardware(costs, gpus, FreePages(PAGES, PAGES, PAGES))
+    return simulate(read_placement(placement, ()), hardware, arrivals, EngineConfig.of(placement=placement))
+
+
+def test_factors_of_stages_on_one_gpu_multiply() -> None:
+    rates = Gpus(2, 2, SLOWER).rates
+    assert list(rates(on(0, D, P))) == [1 / 2, 1 / 4]
+    assert list(rates(on(0, D, P, E, D))) == [1 / (2 * 1.5 * 1.25), 1 / 16, 1, 1 / (2 * 1.5 * 1.25)]
+    assert list(rates(on(0, D) + on(1, P))) == [1, 1]
+
+
+def test_video_engines_work_beside_each_other_and_slow_others_once() -> None:
+    rates = Gpus(1, 2, SLOWER).rates
+    assert list(rates(on(0, V, V))) == [1, 1]
+    assert list(rates(on(0, V, V, P))) == [1 / 3, 1 / 3, 1 / 1.25]
+    assert list(rates(on(0, V, V, V, V))) == [1 / 2] * 4
+
+
+def test_the_host_is_no_gpu() -> None:
+    images = on(None, V, V, V)
+    assert list(Gpus(1, 2, SLOWER).rates((*images, *on(0, P)))) == [1, 1, 1, 1]
+    assert list(Gpus(1, 2, SLOWER, cores=2).rates((*images, *on(0, P)))) == pytest.approx([2 / 3] * 3 + [1])
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(Stage)), min_size=1, max_size=8))
+def test_nothing_is_faster_for_others_and_other_gpus_do_not_matter(running: list[tuple[int, Stage]]) -> None:
+    gpus = Gpus(3, 2, SLOWER)
+    demands = [Demand(1, stage=stage, device=device) for device, stage in running]
+    rates = gpus.rates(tuple(demands))
+    assert all(0 < rate <= 1 for rate in rates)
+    own = [demand for demand in demands if demand.device == running[0][0]]
+    assert rates[0] == gpus.rates(tuple(own))[0]
+
+
+def test_a_prompt_beside_streams_takes_as_long_as_the_matrix_says() -> None:
+    stream = Arrival(Ticket(0, 0.0), [16], [], 200)
+    prompt = Arrival(Ticket(1, 1.0), [500], [], 1)
+    alone = seen("vep@cuda:0+d@cuda:0", [prompt], Gpus(1, 5)).ttft[1]
+    beside = seen("vep@cuda:0+d@cuda:0", [stream, prompt], Gpus(1, 5, {P: {D: 1.5}})).ttft[1]
+    apart = seen("vep@cuda:0+d@cuda:1", [stream, prompt], Gpus(2, 5, {P: {D: 1.5}})).ttft[1]
+    assert beside - alone == pytest.approx(0.5 * COSTS.prefill(500, 125_000))
+    assert apart == pytest.approx(alone)
+
+
+def test_what_was_busy_and_waited_for() -> None:
+    texts = numbered([Arrival(Ticket(0, 0.0), [500], [], 11)] * 3)
+    told = seen("vep@cuda:0+d@cuda:1", texts, Gpus(2, 5))
+    assert told.seconds * told.devices[1] == pytest.approx(told.seconds * told.busy[D])
+    assert told.seconds * told.busy[D] >= 10 * COSTS.decode_pass
+    assert told.waits[2][P] > told.waits[0][P] == pytest.approx(COSTS.message)
+    assert (told.travel.reads >= 3, told.travel.kv_pages) == (True, 3 * -(-501 // 16))
+    assert E not in told.mean_waits
+
+
+def test_a_gpu_that_is_not_there_is_named() -> None:
+    with pytest.raises(ConfigError, match="needs cuda:1, of 1 GPU"):
+        seen("vep@cuda:0+d@cuda:1", [], Gpus(1, 5))
