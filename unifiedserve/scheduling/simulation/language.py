@@ -192,7 +192,7 @@ class LanguageWorker:
     def _forward(self, plan: Plan, leaves_cores: bool) -> Work:
         """Take the pages that a pass needs. Without prompts it is for several, if they are sure to be alike."""
         for chunk in plan.prefill:
-            self._system.begun(chunk.uid, Stage.PREFILL)
+            self._system.waits.begun(chunk.uid, Stage.PREFILL, self._system.clock.now)
             if self._prompts.admit(chunk.uid):
                 self._turn.note(Took(chunk.uid))
         return self._mixed(plan) if plan.prefill else self._decoding(plan, leaves_cores)
@@ -228,6 +228,7 @@ class LanguageWorker:
 
     def _end_passes(self, plan: Plan, times: Sequence[float]) -> None:
         beside = self._neighbours.work
+        self._system.waits.stepped(plan.decode, times[0])
         streams = self._sequences.advance(plan.decode, times[1:])
         if len(streams) < len(plan.decode):
             self._free_by_answers()
@@ -245,7 +246,7 @@ class LanguageWorker:
         """Let a prompt's answer begin with its first token."""
         request, system = self._system.requests[uid], self._system
         state = DecodeState(request.ticket, 0, tokens + 1, request.shape.kv_pages)
-        request.ready.setdefault(Stage.DECODE, system.clock.now)
+        system.waits.ready(uid, Stage.DECODE, system.clock.now)
         if system.tokens(request, [system.clock.now]):
             system.release(self._free, request, state.pages)
             self._free_by_answers()
@@ -266,7 +267,7 @@ class LanguageWorker:
     def _encode(self, work: Sequence[EncodeWork]) -> Work:
         requests = self._system.requests
         for uid, _ in work:
-            self._system.begun(uid, Stage.ENCODE)
+            self._system.waits.begun(uid, Stage.ENCODE, self._system.clock.now)
         tokens = sum(requests[uid].shape.units[unit].tokens for uid, units in work for unit in units)
         end = partial(self._end_batch, work, tokens, self._system.clock.now)
         return Work(self._system.costs.encode(tokens), Stage.ENCODE, end)
@@ -276,7 +277,7 @@ class LanguageWorker:
         for uid, units in work:
             for unit in units:
                 self._prompts.encode(uid, self._instance.name)
-                requests[uid].ready[Stage.PREFILL] = self._system.clock.now
+                self._system.waits.last_unit(uid, self._system.clock.now)
                 self._turn.note(Wrote(uid, unit))
                 self._send_unit(requests[uid].ticket.route.prefill, uid, unit)
         self._turn.note(Batched(tokens, start, self._system.clock.now))

@@ -26,8 +26,6 @@ class Request:
     window: Window | None = None
     offered: bool = False  # who is to decode it may have read some of its pages
     decodes: bool = False  # nothing of it is left in an earlier stage
-    ready: dict[Stage, float] = field(default_factory=dict)  # when (seconds) a stage could begin with it, or with all
-    begun: dict[Stage, float] = field(default_factory=dict)  # when it first did
 
     @property
     def load(self) -> Load:
@@ -40,11 +38,6 @@ class Request:
         """Tell whether an instance has a part in what is still to be done."""
         stages = [Stage.DECODE] if self.decodes else Stage
         return self.left > 0 and any(instance in self.ticket.route.hosts(stage) for stage in stages)
-
-    @property
-    def waits(self) -> dict[Stage, float]:
-        """Return the seconds that it waited for each stage that it has been through."""
-        return {stage: max(0.0, begun - self.ready[stage]) for stage, begun in self.begun.items()}
 
     @property
     def left(self) -> int:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from unifiedserve.placement import Stage
 from unifiedserve.scheduling.simulation.arrival import FreePages
 from unifiedserve.scheduling.simulation.request import Request
 from unifiedserve.scheduling.simulation.system import System
@@ -19,17 +18,14 @@ class Sequences:
         self._system = system
         self._free = free
         self._states: dict[Key, DecodeState] = {}
-        self._fresh: set[Key] = set()  # that have had no step here
 
     def begin(self, state: DecodeState) -> None:
         """Take over an answer and the pages that it holds."""
         self._states[state.key] = replace(state)
-        self._fresh.add(state.key)
 
     def give_up(self) -> list[DecodeState]:
         """Forget all answers, and return them with the pages that they hold."""
         states, self._states = list(self._states.values()), {}
-        self._fresh.clear()
         return states
 
     def steps(self, keys: Sequence[Key]) -> int:
@@ -45,10 +41,6 @@ class Sequences:
 
     def grow(self, keys: Sequence[Key], steps: int) -> None:
         """Take the pages that these need for their next steps."""
-        begun = self._fresh.intersection(keys)
-        for uid, _ in begun:
-            self._system.begun(uid, Stage.DECODE)
-        self._fresh -= begun
         for key in keys:
             state = self._states[key]
             grown = self._system.kv_pages(state.num_tokens + steps - 1)
@@ -71,6 +63,5 @@ class Sequences:
     def drop(self, key: Key) -> Request:
         """Forget an answer and give back what it holds."""
         request = self._system.requests[key[0]]
-        self._fresh.discard(key)
         self._system.release(self._free, request, self._states.pop(key).pages)
         return request

@@ -50,7 +50,7 @@ class Simulated:
         return cls(
             arrived={uid: request.arrival.ticket.arrival for uid, request in system.requests.items()},
             tokens={uid: request.tokens for uid, request in system.requests.items()},
-            waits={uid: request.waits for uid, request in system.requests.items()},
+            waits={uid: system.waits.of(uid) for uid in system.requests},
             seconds=seconds,
             busy=busy,
             devices=devices,

@@ -18,6 +18,7 @@ from unifiedserve.scheduling.simulation.costs import StageCosts
 from unifiedserve.scheduling.simulation.machine import Demand, Machine, Task
 from unifiedserve.scheduling.simulation.request import Request
 from unifiedserve.scheduling.simulation.status import Status
+from unifiedserve.scheduling.simulation.waits import Waits
 from unifiedserve.scheduling.targets import Targets
 from unifiedserve.scheduling.turn import (
     AnswersOffered,
@@ -93,6 +94,7 @@ class System:
         self.workers: dict[str, dict[Stage, Worker]] = {}  # by instance
         self.requests: dict[int, Request] = {}  # by uid
         self.travel = Travel()
+        self.waits = Waits()
         self._gone: set[Worker] = set()
         self._ready: dict[Worker, None] = {}  # in the order in which they were woken
         self._alarms: dict[Worker, float] = {}  # when they want a turn by themselves (seconds)
@@ -195,7 +197,8 @@ class System:
         route = choose_route(self.roles.open, others, media=bool(request.arrival.units))
         request.ticket = msgspec.structs.replace(request.ticket, route=route)
         request.offered = request.decodes = False
-        request.ready.setdefault(Stage.VISION if request.arrival.units else Stage.PREFILL, self.clock.now)
+        first = Stage.VISION if request.arrival.units else Stage.PREFILL
+        self.waits.ready(request.ticket.uid, first, self.clock.now)
         stages = (Stage.ENCODE, Stage.PREFILL, Stage.VISION) if request.arrival.units else (Stage.PREFILL,)
         workers = {self.workers[host][stage]: host for stage in stages for host in route.hosts(stage)}
         for worker, host in workers.items():
@@ -232,10 +235,6 @@ class System:
         arrival, visual = request.arrival, sum(request.arrival.units)
         prompt = sum(arrival.gaps) + len(request.tokens) + (0 if self.rules.keeps_visual else visual)
         return targets.ticket(request.ticket, prompt, visual, visual, 0.0 if request.tokens else arrival.target)
-
-    def begun(self, uid: int, stage: Stage) -> None:
-        """Note that a stage begins with a request."""
-        self.requests[uid].begun.setdefault(stage, self.clock.now)
 
     def give_back(self, free: FreePages, request: Request, patch: int = 0, visual: int = 0) -> None:
         """Give back pages of media: those of a window to vision, for the next units, the others to who needs some."""

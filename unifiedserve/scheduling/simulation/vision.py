@@ -84,7 +84,7 @@ class VisionWorker:
         assert min(free.patch, free.visual) >= 0, "more is let in than has pages"
         if job.rolling:
             job.rolling.take(range(patch), range(visual))
-        self._system.begun(job.request.ticket.uid, Stage.VISION)
+        self._system.waits.begun(job.request.ticket.uid, Stage.VISION, self._system.clock.now)
         analysed = partial(self._analysed, job)
         self._system.run_on_host(self._instance, Stage.VISION, self._system.costs.analysis, analysed)
 
@@ -154,7 +154,7 @@ class VisionWorker:
         """Pass on the patches of a segment's first unit; the engine goes on with the rest, or with who comes first."""
         uid, encoders = job.request.ticket.uid, job.request.ticket.route.encode
         chosen = self._system.status.least_pending(encoders)
-        job.request.ready.setdefault(Stage.ENCODE, self._system.clock.now)
+        self._system.waits.ready(uid, Stage.ENCODE, self._system.clock.now)
         self._system.status.give(chosen, job.request.arrival.patch_pages)
         self._system.send(chosen, Ready(uid, segment[0]))
         job.units_left -= 1
