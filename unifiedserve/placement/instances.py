@@ -169,6 +169,10 @@ class Placement(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, instances=instances)
 
     def beside(self, name: str) -> list[Instance]:
-        """Return the other instances that may want the same cores as the one of that name."""
+        """Return the other instances that may want the same cores, or the same GPU, as the one of that name."""
         own = next(instance for instance in self.instances if instance.name == name)
-        return [other for other in self.instances if other.name != name and other.meets(own)]
+        others = (other for other in self.instances if other.name != name and other.meets(own))
+        return [other for other in others if self._shares_gpu(own, other)]
+
+    def _shares_gpu(self, one: Instance, other: Instance) -> bool:
+        return not self.gpus or self.gpu_of(one.memory) == self.gpu_of(other.memory)

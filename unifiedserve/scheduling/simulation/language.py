@@ -13,6 +13,7 @@ from unifiedserve.scheduling.simulation.machine import Task, Work
 from unifiedserve.scheduling.simulation.prompts import Prompts
 from unifiedserve.scheduling.simulation.pulls import Pulls
 from unifiedserve.scheduling.simulation.sequences import Sequences
+from unifiedserve.scheduling.simulation.stretch import Stretch
 from unifiedserve.scheduling.simulation.system import System
 from unifiedserve.scheduling.state import Budget, DecodeState, EncodeWork, Plan, WaitingAnswers
 from unifiedserve.scheduling.step_costs import StepCosts
@@ -50,12 +51,14 @@ class LanguageWorker:
         self._system = system
         self._turn = Turn(instance.stages, budget, rests=system.machine.sharing.rests, steps=steps)
         self._neighbours = Neighbours(system.placement, instance.name, system.status)
+        self._near = self._names_near(system.placement)
         self._free = system.free_of(instance.name)
         self._prompts = Prompts(system, self._free)
         self._sequences = Sequences(system, self._free)
         self._pulls = Pulls(instance.name, system, self._turn.note, self.receive)
         self._inbox: list[Event] = []
         self._batch: Batch | None = None
+        self._stretch: Stretch | None = None
         cores = instance.threads(system.machine.sharing.threads(giving=False))
         self._half, self._rest = max(1, cores // 2), max(1, cores - cores // 2)
         self._dual = system.dual_streams and instance.has_both_models
@@ -79,9 +82,15 @@ class LanguageWorker:
 
     def placed(self, placement: Placement) -> None:
         self._neighbours.placed(placement)
+        self._near = self._names_near(placement)
+
+    def _names_near(self, placement: Placement) -> set[str]:
+        there = {each.name for each in placement.instances if each.memory == self._instance.memory}
+        return there | {each.name for each in placement.beside(self._instance.name)}
 
     def turn(self) -> None:
         if self._busy:
+            self.cut()
             return
         inbox, self._inbox = self._inbox, []
         for event in inbox:
@@ -207,7 +216,10 @@ class LanguageWorker:
 
     def _decoding(self, plan: Plan, giving: bool) -> Work:
         """Take the next step, and those after it if nothing happens meanwhile that could change them."""
-        giving = self._system.machine.sharing.rests and (giving or bool(self._beside))
+        rests = self._system.machine.sharing.rests
+        if self._turn.only_decodes and not (rests or self._beside):
+            return self._stretching(plan)
+        giving = rests and (giving or bool(self._beside))
         costs, now, batch = self._system.costs, self._system.clock.now, len(plan.decode)
         context, quiet = self._sequences.context(plan.decode), self._system.quiet_until - now
         slower = self._system.slower(self._instance, self._system.machine.sharing.threads(giving))
@@ -222,6 +234,44 @@ class LanguageWorker:
             return Work(seconds[0], Stage.DECODE, partial(self._end_pass, plan, now), giving)
         times = list(accumulate((slower * each for each in seconds), initial=now))
         return Work((times[-1] - now) / slower, Stage.DECODE, partial(self._end_passes, plan, times), giving)
+
+    def _stretching(self, plan: Plan) -> Work:
+        """Take steps until something happens that could change them: few things can where none rests."""
+        costs, batch, now = self._system.costs, len(plan.decode), self._system.clock.now
+        first = costs.decode(batch, self._sequences.context(plan.decode))
+        slower = self._system.slower(self._instance, self._system.machine.sharing.threads(giving=False))
+        steps = self._sequences.steps(plan.decode) if first > 0 else 1
+        self._sequences.grow(plan.decode, 1)
+        self._system.stretching[self] = self._free
+        self._stretch = Stretch(plan.decode, now, slower * first, slower * batch * costs.context_token, steps)
+        return Work(self._stretch.length / slower, Stage.DECODE, self._end_stretch)
+
+    def settle(self) -> None:
+        """Note the steps that are over, so that others see what they have come to."""
+        if self._stretch and len(times := self._stretch.over()) > 1:
+            self._end_passes(Plan(decode=self._stretch.keys), times)
+            self._sequences.grow(self._stretch.keys, 1)
+            self._tell(self._turn.tells_of_streams)
+
+    def _end_stretch(self) -> None:
+        stretch, self._stretch = self._stretch, None
+        assert stretch
+        del self._system.stretching[self]
+        self._end_passes(Plan(decode=stretch.keys), stretch.over(last=True))
+
+    def pages_to_take(self) -> int:
+        if not self._stretch or self._stretch.left <= 0:
+            return 0
+        return len(self._stretch.keys) * self._system.kv_pages(self._stretch.left) + len(self._sequences)
+
+    def cut(self) -> None:
+        """End the steps that go on with the one under way."""
+        if self._stretch:
+            self._stretch.cut()
+
+    def is_near(self, name: str) -> bool:
+        """Tell whether an instance and this one see each other: their pages, or what they tell of their work."""
+        return name in self._near
 
     def _end_pass(self, plan: Plan, start: float) -> None:
         self._end_passes(plan, [start, self._system.clock.now])
@@ -323,7 +373,10 @@ class LanguageWorker:
         threads = self._system.machine.sharing.threads(work.giving)
         most = self._rest if self._beside else None
         ended = partial(self._computed, work, then)
-        return self._system.run(self._instance, work.stage, threads, work.seconds, ended, most)
+        task = self._system.run(self._instance, work.stage, threads, work.seconds, ended, most)
+        if self._stretch:
+            self._stretch.run(task)
+        return task
 
     def _computed(self, work: Work, then: Action) -> None:
         work.end()
@@ -335,6 +388,7 @@ class LanguageWorker:
             self._system.freed(stage, self._instance.memory, self)
 
     def _facts(self) -> Facts:
+        self._system.settle(self._instance.name)
         free = Free(self._free.kv, self._system.kv_total, self._free.visual)
         return Facts(self._system.clock.now, free, self._neighbours.around())
 

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple, Protocol
 
@@ -110,12 +110,17 @@ class Work(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Task:
-    """A piece of work that runs: the seconds it still takes alone, and what is to be done when it has ended."""
+    """A piece of work that runs: the seconds it still takes alone, and what is to be done when it has ended.
+
+    `paces` are the rates at which it has gone, each with what was `done` of it (seconds) when that began.
+    """
 
     seconds: float
     demand: Demand
     ended: Callable[[], None]
-    rate: float = 1.0
+    rate: float = 0.0
+    done: float = 0.0
+    paces: list[tuple[float, float]] = field(default_factory=list)
 
 
 class Machine:
@@ -148,6 +153,7 @@ class Machine:
         self.seconds[self._demands] += seconds
         for task in self._tasks:
             task.seconds -= seconds * task.rate
+            task.done += seconds * task.rate
 
     def end_next(self) -> Task:
         """Take the task away that ends first."""
@@ -160,4 +166,6 @@ class Machine:
         self._demands = tuple([task.demand for task in self._tasks])
         rates = self.sharing.rates(self._demands)
         for task, rate in zip(self._tasks, rates, strict=True):
-            task.rate = rate
+            if task.rate != rate:
+                task.rate = rate
+                task.paces.append((task.done, rate))

@@ -41,6 +41,7 @@ class RoleWatch:
 
     def _look(self) -> None:
         system = self._system
+        system.settle()
         if (placement := system.roles.settled) is not None:
             self._costs = reduce(Costs.learned, (worker.costs for worker in system.each_worker()), self._costs)
             under_way = list(system.under_way())

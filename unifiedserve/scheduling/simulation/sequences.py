@@ -19,6 +19,9 @@ class Sequences:
         self._free = free
         self._states: dict[Key, DecodeState] = {}
 
+    def __len__(self) -> int:
+        return len(self._states)
+
     def begin(self, state: DecodeState) -> None:
         """Take over an answer and the pages that it holds."""
         self._states[state.key] = replace(state)

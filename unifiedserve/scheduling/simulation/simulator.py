@@ -96,6 +96,7 @@ class Simulator:
             left = self._machine.left
             time = min(self._clock.next, self._clock.now + left)
             if time > until or time == float("inf"):
+                self.system.settle()
                 return
             self._advance(time, left)
             self._clock.happen()

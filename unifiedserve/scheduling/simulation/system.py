@@ -1,5 +1,6 @@
 """What all workers of a simulated engine share: time, the machine, messages, pages, what they tell each other."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -63,6 +64,22 @@ class Travel:
     seconds: float = 0.0
 
 
+class Stretching(Protocol):
+    """A worker whose steps go on by themselves until something happens."""
+
+    def settle(self) -> None:
+        """Note the steps that are over, so that others see what they have come to."""
+
+    def pages_to_take(self) -> int:
+        """Return how many pages of the KV cache must be free for the steps that go on, at most."""
+
+    def cut(self) -> None:
+        """End the steps that go on with the one under way."""
+
+    def is_near(self, name: str) -> bool:
+        """Tell whether an instance and this one see each other: their pages, or what they tell of their work."""
+
+
 class System:
     """One engine: its workers by the stages that they host, its buffers and its machine."""
 
@@ -95,6 +112,7 @@ class System:
         self.requests: dict[int, Request] = {}  # by uid
         self.travel = Travel()
         self.waits = Waits()
+        self.stretching: dict[Stretching, FreePages] = {}  # with those of its memory
         self._gone: set[Worker] = set()
         self._ready: dict[Worker, None] = {}  # in the order in which they were woken
         self._alarms: dict[Worker, float] = {}  # when they want a turn by themselves (seconds)
@@ -190,6 +208,7 @@ class System:
     def begin(self, request: Request) -> None:
         """Send a request to the workers, for the first time or when it has lost its pages."""
         if self._targets:
+            self.settle()
             request.ticket = self._ticket(request, self._targets)
         request.window = self._window(request)
         request.shape = self._shape(request)
@@ -267,6 +286,22 @@ class System:
             worker = next(iter(self._ready))
             del self._ready[worker]
             worker.turn()
+            self._keep_pages()
+
+    def settle(self, name: str = "") -> None:
+        """Have all note the steps that are over, or those that an instance sees."""
+        for each in self.stretching:
+            if not name or each.is_near(name):
+                each.settle()
+
+    def _keep_pages(self) -> None:
+        """Let steps go on by themselves only where there are pages for all that do."""
+        needed = Counter[int]()
+        for each, free in self.stretching.items():
+            needed[id(free)] += each.pages_to_take()
+        for each, free in self.stretching.items():
+            if needed[id(free)] > free.kv:
+                each.cut()
 
     @property
     def quiet_until(self) -> float:

@@ -62,6 +62,7 @@ class VisionWorker:
 
     def turn(self) -> None:
         system = self._system
+        system.settle(self._instance.name)
         encoders = self._system.placement.hosts(Stage.ENCODE)
         memories = {system.placement.memory_of(encoder): system.free_of(encoder) for encoder in encoders}
         free = {memory: BufferPages(pages.patch, pages.visual) for memory, pages in memories.items()}

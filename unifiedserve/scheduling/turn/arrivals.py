@@ -16,6 +16,11 @@ class Arrivals:
         """Count the requests whose answers have come."""
         return len(self._waiting) + len(self._pulling)
 
+    @property
+    def waits(self) -> bool:
+        """Whether answers are here that are not being read."""
+        return bool(self._waiting)
+
     def in_turn(self) -> list[WaitingAnswers]:
         """Return those that are not being read yet."""
         return sorted(self._waiting.values(), key=lambda answers: answers.ticket.turn)

@@ -87,6 +87,17 @@ class Turn:
         return len(self._prompts)
 
     @property
+    def only_decodes(self) -> bool:
+        """Whether nothing here waits for anything but the next step of the sequences."""
+        return not (len(self._prompts) or self._arrivals.waits)
+
+    @property
+    def tells_of_streams(self) -> Tells:
+        """What the other workers may know of the streams here: all is heavy work's where none are left."""
+        control = self._streams.control if len(self._sequences) else TbtControl()
+        return Tells({}, share=control.share, tbt=control.tbt)
+
+    @property
     def goes_between(self) -> bool:
         """Whether prompts may go in between layers of the encoder."""
         return goes_between(self._hosted, self._budget)
@@ -234,7 +245,7 @@ class Turn:
         )
 
     def _tells(self, plan: Plan, state: State) -> Tells:
-        """Return what lets the other workers pace themselves; all is heavy work's where no streams are left."""
+        """Return what lets the other workers pace themselves."""
         planned = {Stage.ENCODE: self._encoding, Stage.PREFILL: plan.prefill}
         tells = Tells({stage: bool(work) for stage, work in planned.items() if stage in self._hosted})
         if Stage.PREFILL in self._hosted:
@@ -243,7 +254,6 @@ class Turn:
             first = first_without_pages(state, self._budget, begun)
             tells = tells._replace(waiting=len(self._prompts), joining=joining, first={Stage.PREFILL: first})
         if Stage.DECODE in self._hosted:
-            control = self._streams.control if len(self._sequences) else TbtControl()
-            firsts = {**tells.first, Stage.DECODE: first_left(state, plan.pull)}
-            tells = tells._replace(share=control.share, tbt=control.tbt, first=firsts)
+            firsts, streams = {**tells.first, Stage.DECODE: first_left(state, plan.pull)}, self.tells_of_streams
+            tells = tells._replace(share=streams.share, tbt=streams.tbt, first=firsts)
         return tells
