@@ -32,7 +32,7 @@ class Gpus:
         self._interference = interference
         self._cores = cores
         self._host = Cores(cores) if cores else None
-        self.rates = cache(self._rates)
+        self._rates_of = cache(self._on_one)
 
     def threads(self, giving: bool) -> int:
         """Return 1: a stage takes a GPU, or a core of the host."""
@@ -42,22 +42,29 @@ class Gpus:
         """Return how many segments an instance decodes at once: one on each video engine, or on the host's cores."""
         return self._engines or self._cores or threads
 
-    def _rates(self, demands: tuple[Demand, ...]) -> Sequence[float]:
-        host = [demand for demand in demands if self._is_on_host(demand)]
-        shares = iter(self._host.rates(tuple(host)) if self._host else [1.0] * len(host))
-        there = Counter((demand.device, demand.stage) for demand in demands)
-        return [next(shares) if self._is_on_host(each) else self._rate(each, there) for each in demands]
+    def rates(self, demands: tuple[Demand, ...]) -> Sequence[float]:
+        """Return how fast each goes when all of them run: 1.0 as alone."""
+        there: dict[int, tuple[Stage, ...]] = {}
+        host = []
+        for demand in demands:
+            if demand.device is None or demand.stage is None or (demand.stage is Stage.VISION and not self._engines):
+                host.append(demand)
+            else:
+                there[demand.device] = (*there.get(demand.device, ()), demand.stage)
+        rates = {device: iter(self._rates_of(stages)) for device, stages in there.items()}
+        host_rates = iter(self._host.rates(tuple(host)) if self._host else [1.0] * len(host))
+        return [next(host_rates if each in host else rates[each.device or 0]) for each in demands]
 
-    def _is_on_host(self, demand: Demand) -> bool:
-        return demand.device is None or (demand.stage is Stage.VISION and not self._engines)
+    def _on_one(self, stages: tuple[Stage, ...]) -> list[float]:
+        """Return how fast these go that share a GPU."""
+        return [self._rate(own, Counter(stages)) for own in stages]
 
-    def _rate(self, own: Demand, there: Counter[tuple[int | None, Stage | None]]) -> float:
-        rows: Mapping[Stage, float] = self._interference.get(own.stage, {}) if own.stage else {}
-        beside = {stage: count for (device, stage), count in there.items() if device == own.device and stage}
-        if segments := beside.pop(Stage.VISION, 0) if self._engines else 0:
-            beside |= {Stage.VISION: 1} if own.stage is not Stage.VISION else {}
-        if own.stage in beside:
-            beside[own.stage] -= 1
-        slower = prod(rows.get(stage, 1.0) ** count for stage, count in beside.items())
-        waiting = max(1.0, segments / self._engines) if own.stage is Stage.VISION else 1.0
-        return 1.0 / (slower * waiting)
+    def _rate(self, own: Stage, beside: Counter[Stage]) -> float:
+        segments = beside.pop(Stage.VISION, 0)
+        row, waiting = self._interference.get(own, {}), 1.0
+        if own is Stage.VISION:
+            waiting = max(1.0, segments / self._engines)
+        else:
+            beside[own] -= 1
+            beside[Stage.VISION] = min(1, segments)
+        return 1.0 / prod((row.get(stage, 1.0) ** count for stage, count in beside.items()), start=waiting)

@@ -114,6 +114,7 @@ class LanguageWorker:
         else:
             assert plan.wait_until > self._system.clock.now, "a worker must not spin"
             self._system.set_alarm(self, plan.wait_until)
+        self._system.keep_pages(self._free)
 
     def _accept(self, event: Event) -> None:
         match event:

@@ -11,11 +11,12 @@ from unifiedserve.placement import Stage
 NICE_STEP = 1.25  # of the weights of two neighbouring levels: sched(7)
 
 
-class Demand(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class Demand:
     """What a piece of work can use: so many cores, at a process's priority; if it names `cores`, of these only.
 
     It is of a stage, or of the HTTP server (None). Where there are GPUs it runs on that of number `device`, or on the
-    host (None).
+    host (None). Work alike has the same one: they are told apart by identity, which is fast.
     """
 
     threads: int

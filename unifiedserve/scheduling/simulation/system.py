@@ -1,9 +1,8 @@
 """What all workers of a simulated engine share: time, the machine, messages, pages, what they tell each other."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from itertools import cycle
 from typing import Protocol
 
@@ -98,6 +97,8 @@ class System:
         self.machine = machine
         self.costs = costs
         self.frees = {memory: replace(free) for memory in placement.memories}
+        self._frees_of = {each.name: self.frees[each.memory] for each in placement.instances}
+        self._demand = cache(Demand)
         self.kv_total = free.kv
         self._visual_page_tokens = free.visual_page_tokens
         self._buffers = BufferPages(free.patch, free.visual)
@@ -110,6 +111,7 @@ class System:
         self.status = Status()
         self.workers: dict[str, dict[Stage, Worker]] = {}  # by instance
         self.requests: dict[int, Request] = {}  # by uid
+        self._under_way: dict[int, Request] = {}  # by uid: begun, and not ended
         self.travel = Travel()
         self.waits = Waits()
         self.stretching: dict[Stretching, FreePages] = {}  # with those of its memory
@@ -131,11 +133,12 @@ class System:
         """
         own = min(instance.threads(threads), most or threads)
         device = self.placement.gpu_of(instance.memory)
-        return self._start(seconds * threads / own, Demand(own, instance.nice, instance.cores, stage, device), ended)
+        demand = self._demand(own, instance.nice, instance.cores, stage, device)
+        return self._start(seconds * threads / own, demand, ended)
 
     def run_on_host(self, instance: Instance, stage: Stage | None, seconds: float, ended: Action) -> Task:
         """Let an instance compute on a core of the host, and do something when that has ended."""
-        return self._start(seconds, Demand(1, instance.nice, instance.cores, stage), ended)
+        return self._start(seconds, self._demand(1, instance.nice, instance.cores, stage, None), ended)
 
     def _start(self, seconds: float, demand: Demand, ended: Action) -> Task:
         task = Task(seconds, demand, ended)
@@ -149,7 +152,7 @@ class System:
 
     def free_of(self, host: str) -> FreePages:
         """Return the free pages of the memory of an instance."""
-        return self.frees[self.placement.memory_of(host)]
+        return self._frees_of[host]
 
     def send(self, host: str, event: Event) -> None:
         """Send an event to the language stages of an instance."""
@@ -194,7 +197,7 @@ class System:
 
     def under_way(self) -> Iterable[Request]:
         """Return the requests that have begun and not ended."""
-        return (each for each in self.requests.values() if each.ticket.route.prefill and each.left)
+        return self._under_way.values()
 
     def serves(self, instance: str) -> bool:
         """Tell whether an instance has a part in any request."""
@@ -212,9 +215,10 @@ class System:
             request.ticket = self._ticket(request, self._targets)
         request.window = self._window(request)
         request.shape = self._shape(request)
-        others = (each.load for each in self.requests.values() if each is not request)
+        others = [each.load for each in self.under_way() if each is not request]
         route = choose_route(self.roles.open, others, media=bool(request.arrival.units))
         request.ticket = msgspec.structs.replace(request.ticket, route=route)
+        self._under_way[request.ticket.uid] = request
         request.offered = request.decodes = False
         first = Stage.VISION if request.arrival.units else Stage.PREFILL
         self.waits.ready(request.ticket.uid, first, self.clock.now)
@@ -286,7 +290,6 @@ class System:
             worker = next(iter(self._ready))
             del self._ready[worker]
             worker.turn()
-            self._keep_pages()
 
     def settle(self, name: str = "") -> None:
         """Have all note the steps that are over, or those that an instance sees."""
@@ -294,13 +297,11 @@ class System:
             if not name or each.is_near(name):
                 each.settle()
 
-    def _keep_pages(self) -> None:
-        """Let steps go on by themselves only where there are pages for all that do."""
-        needed = Counter[int]()
-        for each, free in self.stretching.items():
-            needed[id(free)] += each.pages_to_take()
-        for each, free in self.stretching.items():
-            if needed[id(free)] > free.kv:
+    def keep_pages(self, free: FreePages) -> None:
+        """Let steps go on by themselves only where a memory, whose free pages these are, has enough for all that do."""
+        there = [each for each, pages in self.stretching.items() if pages is free]
+        if there and sum(each.pages_to_take() for each in there) > free.kv:
+            for each in there:
                 each.cut()
 
     @property
@@ -311,7 +312,10 @@ class System:
     def tokens(self, request: Request, times: Iterable[float]) -> bool:
         """Note that a request got tokens, and when its client has them; return whether there was the last."""
         request.tokens += [time + self.costs.reply for time in times]
-        return not request.left
+        if request.left:
+            return False
+        del self._under_way[request.ticket.uid]
+        return True
 
     def pull_seconds(self, kv_pages: int = 0, visual_pages: int = 0) -> float:
         """Return what it takes to read so many pages, and count them."""

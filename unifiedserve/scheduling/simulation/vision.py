@@ -40,6 +40,7 @@ class VisionWorker:
         self._system = system
         self._jobs: dict[int, _Job] = {}
         self._turn = VisionTurn(order)
+        self._has_told = False  # that there is nothing here
         self._neighbours = Neighbours(system.placement, instance.name, system.status)
         system.takers[instance.name] = self._take_back
 
@@ -62,6 +63,9 @@ class VisionWorker:
 
     def turn(self) -> None:
         system = self._system
+        if not self._jobs and self._has_told:
+            return
+        self._has_told = not self._jobs
         system.settle(self._instance.name)
         encoders = self._system.placement.hosts(Stage.ENCODE)
         memories = {system.placement.memory_of(encoder): system.free_of(encoder) for encoder in encoders}
