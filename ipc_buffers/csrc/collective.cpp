@@ -248,7 +248,11 @@ void Collective::begin(TimePoint deadline) {
   ++operations_;
 }
 
-void Collective::arrive() { head_->each[rank_].steps.advance(++steps_); }
+void Collective::arrive() {
+  auto& own = head_->each[rank_].steps;
+  own.advance(++steps_);
+  own.wake();
+}
 
 void Collective::wait_for_all(std::uint64_t steps, TimePoint deadline) {
   for (std::size_t rank = 0; rank < ranks(); ++rank) wait_for(rank, steps, deadline);

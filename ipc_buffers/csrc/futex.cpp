@@ -28,8 +28,11 @@ timespec to_timespec(TimePoint time) {
 
 void WaitablePosition::advance(std::uint64_t value) {
   core_.store(current_core(), std::memory_order_relaxed);
-  // seq_cst on both sides: either this sees the sleeper's flag, or the kernel's compare sees the new value.
+  // seq_cst on both sides: either `wake` sees the sleeper's flag, or the kernel's compare sees the new value.
   value_.store(value, std::memory_order_seq_cst);
+}
+
+void WaitablePosition::wake() {
   if (sleepers_.load(std::memory_order_seq_cst) != 0 && sleepers_.exchange(0) != 0) {
     ::syscall(SYS_futex, &value_, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
   }

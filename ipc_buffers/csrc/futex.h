@@ -22,8 +22,11 @@ class WaitablePosition {
   // Where it was advanced last.
   unsigned core() const { return core_.load(std::memory_order_relaxed); }
 
-  // Wakes all sleepers, at the price of a system call only if there may be one.
   void advance(std::uint64_t value);
+
+  // Wakes all sleepers, at the price of a system call only if there may be one. To be called after each `advance`, but
+  // under no lock: whoever is woken may take the core, and a lock would be held meanwhile.
+  void wake();
 
   // Sleeps until the position is no longer `seen`: true. False at the deadline or when a signal arrives.
   bool wait(std::uint64_t seen, TimePoint deadline);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace ipc {
 
@@ -109,23 +110,30 @@ bool MessageQueue::put(std::span<const std::byte> message) {
   return true;
 }
 
+bool MessageQueue::sent(std::unique_lock<RobustMutex> lock, std::span<const std::byte> message) {
+  if (!lock || !put(message)) return false;
+  lock.unlock();
+  ring_->tail.wake();
+  return true;
+}
+
 bool MessageQueue::try_send(std::span<const std::byte> message) {
   check_size(message);
-  const std::unique_lock lock(ring_->senders, std::try_to_lock);
-  return lock && put(message);
+  return sent(std::unique_lock(ring_->senders, std::try_to_lock), message);
 }
 
 bool MessageQueue::send_if_room(std::span<const std::byte> message) {
   check_size(message);
-  const auto lock = lock_until(ring_->senders, TimePoint::max());
-  return lock && put(message);
+  return sent(lock_until(ring_->senders, TimePoint::max()), message);
 }
 
 bool MessageQueue::send(std::span<const std::byte> message, TimePoint deadline) {
   check_size(message);
   for (;;) {
     const auto head = ring_->head.load();
-    if (const auto lock = lock_until(ring_->senders, deadline); !lock || put(message)) return lock.owns_lock();
+    auto lock = lock_until(ring_->senders, deadline);
+    if (!lock) return false;
+    if (sent(std::move(lock), message)) return true;
     if (!wait_for_change(ring_->head, head, deadline)) return false;
   }
 }
@@ -143,18 +151,25 @@ std::size_t MessageQueue::take_some(std::size_t limit, const Take& take) {
   return taken;
 }
 
+std::size_t MessageQueue::taken(std::unique_lock<RobustMutex> lock, std::size_t limit, const Take& take) {
+  const auto count = take_some(limit, take);
+  lock.unlock();
+  if (count != 0) ring_->head.wake();
+  return count;
+}
+
 std::size_t MessageQueue::try_receive(std::size_t limit, const Take& take) {
-  const std::unique_lock lock(ring_->receivers, std::try_to_lock);
-  return lock ? take_some(limit, take) : 0;
+  std::unique_lock lock(ring_->receivers, std::try_to_lock);
+  return lock ? taken(std::move(lock), limit, take) : 0;
 }
 
 std::size_t MessageQueue::receive(std::size_t limit, const Take& take, TimePoint deadline) {
   for (;;) {
     const auto tail = ring_->tail.load();
     if (ring_->head.load() == tail && !wait_for_change(ring_->tail, tail, deadline)) return 0;
-    const auto lock = lock_until(ring_->receivers, deadline);
+    auto lock = lock_until(ring_->receivers, deadline);
     if (!lock) return 0;
-    if (const auto taken = take_some(limit, take); taken != 0) return taken;
+    if (const auto count = taken(std::move(lock), limit, take); count != 0) return count;
   }
 }
 

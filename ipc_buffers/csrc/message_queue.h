@@ -69,6 +69,10 @@ class MessageQueue {
  private:
   struct Ring;
 
+  // Puts a message under the senders' lock, if it is held and there is room, and wakes receivers after it.
+  bool sent(std::unique_lock<RobustMutex> lock, std::span<const std::byte> message);
+  // Takes under the receivers' lock, which must be held, and wakes senders after it.
+  std::size_t taken(std::unique_lock<RobustMutex> lock, std::size_t limit, const Take& take);
   bool put(std::span<const std::byte> message);
   std::size_t take_some(std::size_t limit, const Take& take);
   MessageView message_at(std::uint64_t position, std::uint64_t end) const;
