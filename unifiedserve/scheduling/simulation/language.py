@@ -1,6 +1,6 @@
 """A language worker in costs: what its turns decide takes pages and time, and ends in what they are told next."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate
@@ -28,6 +28,7 @@ from unifiedserve.scheduling.turn import (
     Forgone,
     Free,
     Handed,
+    Left,
     Neighbours,
     PagesFilled,
     Stepped,
@@ -57,6 +58,7 @@ class LanguageWorker:
         self._sequences = Sequences(system, self._free)
         self._pulls = Pulls(instance.name, system, self._turn.note, self.receive)
         self._inbox: list[Event] = []
+        self._losses: list[tuple[Collection[int], Action]] = []  # to be forgotten
         self._batch: Batch | None = None
         self._stretch: Stretch | None = None
         cores = instance.threads(system.machine.sharing.threads(giving=False))
@@ -76,6 +78,30 @@ class LanguageWorker:
         if self._batch and isinstance(event, Begin):
             self._batch.cut()
 
+    @property
+    def decoding(self) -> Collection[int]:
+        return self._sequences.uids
+
+    def leave(self) -> list[Event]:
+        self._system.stretching.pop(self, None)
+        self._pulls.forgo_all()
+        for _, heard in self._losses:
+            heard()
+        return [*map(Handed, self._sequences.give_up()), *self._inbox]
+
+    def forget(self, uids: Collection[int], heard: Action) -> None:
+        self._losses.append((uids, heard))
+
+    def _forget(self) -> None:
+        losses, self._losses = self._losses, []
+        for uids, heard in losses:
+            for uid in uids:
+                for event in (Left(uid), Stopped(uid)):
+                    self._turn.note(event)
+                self._prompts.forget(uid)
+                self._pulls.drop(uid)
+            heard()
+
     def hand_over(self, heirs: Iterator[str]) -> None:
         self._heirs = heirs
         self._system.wake(self)
@@ -92,6 +118,7 @@ class LanguageWorker:
         if self._busy:
             self.cut()
             return
+        self._forget()
         inbox, self._inbox = self._inbox, []
         for event in inbox:
             self._accept(event)
@@ -117,6 +144,8 @@ class LanguageWorker:
         self._system.keep_pages(self._free)
 
     def _accept(self, event: Event) -> None:
+        if self._system.is_lost(event):
+            return
         match event:
             case Begin(ticket):
                 self._pulls.forget(ticket.uid)
@@ -285,6 +314,8 @@ class LanguageWorker:
             self._free_by_answers()
         self._turn.note(Stepped(times, plan.prefill, plan.decode, streams, beside))
         for chunk in plan.prefill:
+            if self._system.requests[chunk.uid].lost:
+                continue
             if self._prompts.prefill(chunk):
                 self._hand_over(chunk.uid, chunk.stop)
             else:
@@ -297,6 +328,7 @@ class LanguageWorker:
         """Let a prompt's answer begin with its first token."""
         request, system = self._system.requests[uid], self._system
         state = DecodeState(request.ticket, 0, tokens + 1, request.shape.kv_pages)
+        request.prefilled = True
         system.waits.ready(uid, Stage.DECODE, system.clock.now)
         if system.tokens(request, [system.clock.now]):
             system.release(self._free, request, state.pages)
@@ -326,7 +358,7 @@ class LanguageWorker:
     def _end_batch(self, work: Sequence[EncodeWork], tokens: int, start: float) -> None:
         requests = self._system.requests
         for uid, units in work:
-            for unit in units:
+            for unit in () if requests[uid].lost else units:
                 self._prompts.encode(uid, self._instance.name)
                 self._system.waits.last_unit(uid, self._system.clock.now)
                 self._turn.note(Wrote(uid, unit))

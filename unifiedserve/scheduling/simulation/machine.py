@@ -113,12 +113,15 @@ class Work(NamedTuple):
 class Task:
     """A piece of work that runs: the seconds it still takes alone, and what is to be done when it has ended.
 
+    `owner` is the instance that it belongs to.
+
     `paces` are the rates at which it has gone, each with what was `done` of it (seconds) when that began.
     """
 
     seconds: float
     demand: Demand
     ended: Callable[[], None]
+    owner: str = ""
     rate: float = 0.0
     done: float = 0.0
     paces: list[tuple[float, float]] = field(default_factory=list)
@@ -162,6 +165,11 @@ class Machine:
         self._tasks.remove(task)
         self._share()
         return task
+
+    def drop(self, owner: str) -> None:
+        """Let the tasks of an instance never end: its worker has died."""
+        self._tasks = [task for task in self._tasks if task.owner != owner]
+        self._share()
 
     def _share(self) -> None:
         self._demands = tuple([task.demand for task in self._tasks])

@@ -24,7 +24,8 @@ class Prompts:
         if uid in self._prefilled:
             return False
         self._prefilled[uid] = self._filled[uid] = 0
-        self._free.kv -= self._system.requests[uid].shape.kv_pages
+        request = self._system.requests[uid]
+        request.take(self._free, kv=request.shape.kv_pages)
         assert self._free.kv >= 0, "more prompts are let in than have pages"
         return True
 
@@ -33,7 +34,13 @@ class Prompts:
         request = self._system.requests[uid]
         pages = request.arrival.patch_pages
         self._system.give_back(self._free, request, patch=pages)
-        self._system.status.encoded(instance, pages)
+        self._system.status.encoded(instance, uid, pages)
+
+    def forget(self, uid: int) -> None:
+        """Forget a prompt, if it is here; its pages are another's to give back."""
+        self._prefilled.pop(uid, None)
+        self._filled.pop(uid, None)
+        self._held.pop(uid, None)
 
     def take_encoded(self, uid: int, unit: int) -> None:
         """Take over a unit's visual tokens, wherever they were encoded."""
@@ -59,6 +66,5 @@ class Prompts:
             self._system.give_back(self._free, self._system.requests[chunk.uid], visual=pages)
         if chunk.stop < shape.tokens:
             return False
-        del self._prefilled[chunk.uid], self._filled[chunk.uid]
-        self._held.pop(chunk.uid, None)
+        self.forget(chunk.uid)
         return True

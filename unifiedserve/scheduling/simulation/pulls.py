@@ -25,9 +25,20 @@ class Pulls:
         """Note that a request begins, maybe once more: it has no pages here."""
         self._roomy.discard(uid)
 
+    def drop(self, uid: int) -> None:
+        """Forget what is here of a request; its pages are another's to give back."""
+        self._roomy.discard(uid)
+        self._early.pop(uid, None)
+
     def forgo(self, uid: int) -> None:
         """Give back what was read early of a request."""
-        self._free.kv += sum(pages for pages, _ in self._early.pop(uid, []))
+        early = sum(pages for pages, _ in self._early.pop(uid, []))
+        self._system.requests[uid].take(self._free, kv=-early)
+
+    def forgo_all(self) -> None:
+        """Give back all that was read early."""
+        for uid in list(self._early):
+            self.forgo(uid)
 
     def begin(self, pull: Pull, worker: Worker) -> None:
         """Begin to read units of a prompt, or the answer of a request."""
@@ -44,18 +55,21 @@ class Pulls:
         request, system = self._system.requests[uid], self._system
         if uid not in self._roomy:
             self._roomy.add(uid)
-            self._free.visual -= sum(map(system.visual_pages, request.arrival.units))
+            request.take(self._free, visual=sum(map(system.visual_pages, request.arrival.units)))
         pages = sum(system.visual_pages(request.arrival.units[unit]) for unit in units)
         system.clock.after(system.pull_seconds(visual_pages=pages), partial(self._end_units, uid, units, pages, worker))
 
     def _end_units(self, uid: int, units: Sequence[int], pages: int, worker: Worker) -> None:
-        self._system.free_of(self._system.requests[uid].ticket.route.encode[0]).visual += pages
+        request = self._system.requests[uid]
+        if request.lost:
+            return
+        request.take(self._system.free_of(request.ticket.route.encode[0]), visual=-pages)
         for unit in units:
             self._receive(Encoded(uid, unit))
-        self._tell(self._system.requests[uid].ticket.route.encode[0], worker)
+        self._tell(request.ticket.route.encode[0], worker)
 
     def _read_early(self, uid: int, pages: int) -> None:
-        self._free.kv -= pages
+        self._system.requests[uid].take(self._free, kv=pages)
         read = self._system.clock.now + self._system.pull_seconds(pages)
         self._early.setdefault(uid, []).append((pages, read))
 
@@ -63,13 +77,14 @@ class Pulls:
         request, system = self._system.requests[uid], self._system
         kv, kept = request.shape.kv_pages, system.kept_pages(request)
         early = self._early.pop(uid, [])
-        self._free.kv -= kv - sum(pages for pages, _ in early)
+        request.take(self._free, kv=kv - sum(pages for pages, _ in early), visual=kept)
         left = kv - sum(pages for pages, read in early if read <= system.clock.now)
-        self._free.visual -= kept
         system.clock.after(system.pull_seconds(left, kept), partial(self._end_answer, uid, kv, worker))
 
     def _end_answer(self, uid: int, kv: int, worker: Worker) -> None:
         request, system = self._system.requests[uid], self._system
+        if request.lost:
+            return
         system.release(system.free_of(request.ticket.route.prefill), request, kv)
         self._receive(Handed(DecodeState(request.ticket, 0, request.shape.tokens + 1, kv)))
         self._tell(request.ticket.route.prefill, worker)

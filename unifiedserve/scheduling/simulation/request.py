@@ -2,13 +2,25 @@
 
 from dataclasses import dataclass, field
 
+import msgspec
+
 from unifiedserve.messages.pages import Window
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.placement import Load, Stage
-from unifiedserve.scheduling.simulation.arrival import Arrival
+from unifiedserve.scheduling.simulation.arrival import Arrival, FreePages
 from unifiedserve.scheduling.turn import Shape
 
 _NOTHING = Shape(0, 0)  # until it is taken in
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    """Pages of a memory, which are not among its `free` ones."""
+
+    free: FreePages
+    kv: int = 0
+    visual: int = 0
+    patch: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -16,7 +28,7 @@ class Request:
     """A request, its place in the queues, what it needs, and when its tokens came (seconds).
 
     A preempted one starts anew, and what it had generated is part of its prompt. Media that do not fit into their
-    buffers go through a `window`.
+    buffers go through a `window`. If something of it is `lost` with a worker, another one takes its place.
     """
 
     arrival: Arrival
@@ -26,6 +38,31 @@ class Request:
     window: Window | None = None
     offered: bool = False  # who is to decode it may have read some of its pages
     decodes: bool = False  # nothing of it is left in an earlier stage
+    prefilled: bool = False  # its first token has come, since it began
+    lost: bool = False
+    _held: list[_Held] = field(default_factory=list)
+
+    def take(self, free: FreePages, *, kv: int = 0, visual: int = 0, patch: int = 0) -> None:
+        """Take pages of a memory, or give them back (negative). What is lost keeps what it holds."""
+        if self.lost:
+            return
+        held = next((held for held in self._held if held.free is free), None)
+        if held is None:
+            self._held.append(held := _Held(free))
+        held.kv, held.visual, held.patch = held.kv + kv, held.visual + visual, held.patch + patch
+        free.kv, free.visual, free.patch = free.kv - kv, free.visual - visual, free.patch - patch
+
+    def give_all(self) -> None:
+        """Give back all pages that it holds."""
+        for held in self._held:
+            held.free.kv += held.kv
+            held.free.visual += held.visual
+            held.free.patch += held.patch
+        self._held.clear()
+
+    def anew(self, uid: int) -> "Request":
+        """Return what takes its place: the same request, which goes on after the tokens that have come."""
+        return Request(self.arrival, msgspec.structs.replace(self.arrival.ticket, uid=uid), tokens=self.tokens)
 
     @property
     def load(self) -> Load:

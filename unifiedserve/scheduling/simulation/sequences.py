@@ -22,6 +22,11 @@ class Sequences:
     def __len__(self) -> int:
         return len(self._states)
 
+    @property
+    def uids(self) -> set[int]:
+        """The requests that are decoded here."""
+        return {uid for uid, _ in self._states}
+
     def begin(self, state: DecodeState) -> None:
         """Take over an answer and the pages that it holds."""
         self._states[state.key] = replace(state)
@@ -47,8 +52,9 @@ class Sequences:
         for key in keys:
             state = self._states[key]
             grown = self._system.kv_pages(state.num_tokens + steps - 1)
-            self._free.kv -= grown - state.pages
-            state.pages = grown
+            if grown > state.pages:
+                self._system.requests[key[0]].take(self._free, kv=grown - state.pages)
+                state.pages = grown
         assert self._free.kv >= 0, "more sequences run than have pages"
 
     def advance(self, keys: Sequence[Key], times: Sequence[float]) -> list[Streamed]:

@@ -35,12 +35,13 @@ def simulate(
     budgets: Mapping[str, Budget] | None = None,
     rules: Rules = Rules(),  # noqa: B008
     roles: bool = False,
+    deaths: Iterable[tuple[float, str]] = (),
     until: float = float("inf"),
 ) -> Simulated:
     """Return what becomes of requests in an engine with these options, up to a time (seconds).
 
-    `budgets` are those of single instances, in place of the one that the options give. Raises ConfigError for a
-    placement on GPUs that are not there.
+    `budgets` are those of single instances, in place of the one that the options give. `deaths` are when (seconds)
+    the workers of which instances die. Raises ConfigError for a placement on GPUs that are not there.
     """
     simulator = Simulator(
         placement,
@@ -55,6 +56,7 @@ def simulate(
         profiles=config.scheduling.budgets == "profiled",
         roles=roles,
         budgets=budgets or {},
+        deaths=deaths,
     )
     simulator.run(until)
     return Simulated.of(simulator.system)

@@ -41,6 +41,7 @@ class Simulated:
     def of(cls, system: System) -> "Simulated":
         """Return what has become of the requests of an engine so far."""
         seconds = system.clock.now
+        asked = {request.arrival.ticket.uid: request for request in system.requests.values()}
         busy, devices = defaultdict[Stage, float](float), defaultdict[int, float](float)
         for demands, took in system.machine.seconds.items() if seconds else ():
             for stage, count in Counter(demand.stage for demand in demands if demand.stage).items():
@@ -48,9 +49,9 @@ class Simulated:
             for device in {demand.device for demand in demands if demand.device is not None}:
                 devices[device] += took / seconds
         return cls(
-            arrived={uid: request.arrival.ticket.arrival for uid, request in system.requests.items()},
-            tokens={uid: request.tokens for uid, request in system.requests.items()},
-            waits={uid: system.waits.of(uid) for uid in system.requests},
+            arrived={uid: request.arrival.ticket.arrival for uid, request in asked.items()},
+            tokens={uid: request.tokens for uid, request in asked.items()},
+            waits={uid: system.waits.of(uid) for uid in asked},
             seconds=seconds,
             busy=busy,
             devices=devices,

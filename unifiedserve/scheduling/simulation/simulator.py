@@ -11,6 +11,7 @@ from unifiedserve.placement import Instance, Placement, Stage
 from unifiedserve.scheduling.profile import Profile, StepSeconds, profiled
 from unifiedserve.scheduling.simulation.arrival import Arrival, FreePages, Rules
 from unifiedserve.scheduling.simulation.costs import StageCosts
+from unifiedserve.scheduling.simulation.deaths import Deaths
 from unifiedserve.scheduling.simulation.language import LanguageWorker
 from unifiedserve.scheduling.simulation.machine import Machine, Sharing
 from unifiedserve.scheduling.simulation.request import Request
@@ -45,11 +46,13 @@ class Simulator:
         budgets: Mapping[str, Budget] | None = None,
         profiles: bool = False,
         roles: bool = False,
+        deaths: Iterable[tuple[float, str]] = (),
     ) -> None:
         """Begin with no request, and with these `free` pages in each memory.
 
         `budgets`: those of single instances, in place of `budget`. `profiles`: each instance tries out its budgets, as
-        workers do with such options. `roles`: workers change what they host, as with `--roles auto`.
+        workers do with such options. `roles`: workers change what they host, as with `--roles auto`. `deaths`: when
+        (seconds) the workers of which instances die. Raises ValueError for deaths where roles change.
         """
         self._budget = budget
         self._budgets = budgets or {}
@@ -60,10 +63,15 @@ class Simulator:
         self._clock = self.system.clock
         for instance in placement.instances:
             self.system.workers[instance.name] = self._workers(instance)
+        self._requests: dict[int, Request] = {}  # by uid
         self._roles = RoleWatch(self.system, self._install) if roles else None
         for arrival in arrivals:
-            request = self.system.requests[arrival.ticket.uid] = Request(arrival, arrival.ticket)
+            request = self._requests[arrival.ticket.uid] = Request(arrival, arrival.ticket)
             self._clock.at(arrival.ticket.arrival, partial(self._take_in, request))
+        self.system.requests.update(self._requests)
+        if roles and (deaths := list(deaths)):
+            raise ValueError("workers either die or change what they host")
+        Deaths(self.system, deaths, self._install)
 
     @property
     def frees(self) -> dict[str, FreePages]:
@@ -78,7 +86,7 @@ class Simulator:
     @property
     def tokens(self) -> dict[int, list[float]]:
         """Return when (seconds) the tokens of each request came, by its uid."""
-        return {uid: request.tokens for uid, request in self.system.requests.items()}
+        return {uid: request.tokens for uid, request in self._requests.items()}
 
     @property
     def changed(self) -> list[Changed]:
@@ -88,7 +96,7 @@ class Simulator:
     @property
     def unfinished(self) -> list[int]:
         """Return the uids of the requests that lack tokens."""
-        return [uid for uid, request in self.system.requests.items() if request.left]
+        return [uid for uid, request in self._requests.items() if request.left]
 
     def run(self, until: float = float("inf")) -> None:
         """Let everything happen up to a time (seconds), or until nothing happens any more."""

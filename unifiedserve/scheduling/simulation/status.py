@@ -15,7 +15,7 @@ class Status:
         self._working: defaultdict[tuple[str, Stage], bool] = defaultdict(bool)
         self._waiting: defaultdict[str, tuple[int, bool]] = defaultdict(lambda: (0, False))
         self._firsts: dict[tuple[str, Stage, str], Place | None] = {}
-        self._pending = Counter[str]()
+        self._pending: defaultdict[str, Counter[int]] = defaultdict(Counter)  # pages of patches, by request
 
     def working(self, instance: str, stage: Stage) -> bool:
         return self._working[instance, stage]
@@ -44,11 +44,26 @@ class Status:
     def set_first(self, instance: str, stage: Stage, memory: str, place: Place | None) -> None:
         self._firsts[instance, stage, memory] = place
 
-    def give(self, receiver: str, patch_pages: int) -> None:
-        self._pending[receiver] += patch_pages
+    def give(self, receiver: str, uid: int, patch_pages: int) -> None:
+        self._pending[receiver][uid] += patch_pages
 
-    def encoded(self, instance: str, patch_pages: int) -> None:
-        self._pending[instance] -= patch_pages
+    def encoded(self, instance: str, uid: int, patch_pages: int) -> None:
+        self._pending[instance][uid] -= patch_pages
+        if not self._pending[instance][uid]:
+            del self._pending[instance][uid]
+
+    def forget(self, uid: int) -> None:
+        """Forget what is yet to be encoded of a request."""
+        for pending in self._pending.values():
+            pending.pop(uid, None)
+
+    def died(self, instance: str) -> None:
+        """Forget what an instance told: its worker has died."""
+        self._shares.pop(instance, None)
+        self._waiting.pop(instance, None)
+        for stage in Stage:
+            self._working.pop((instance, stage), None)
+        self._firsts = {key: place for key, place in self._firsts.items() if key[0] != instance}
 
     def least_pending(self, encoders: Sequence[str]) -> str:
-        return min(encoders, key=self._pending.__getitem__)
+        return min(encoders, key=lambda encoder: self._pending[encoder].total())

@@ -1,6 +1,6 @@
 """What all workers of a simulated engine share: time, the machine, messages, pages, what they tell each other."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import cycle
@@ -23,11 +23,15 @@ from unifiedserve.scheduling.targets import Targets
 from unifiedserve.scheduling.turn import (
     AnswersOffered,
     Begin,
+    Decoded,
+    Encoded,
     Event,
     Handed,
     PagesFilled,
+    Ready,
     Shape,
     Stopped,
+    UnitOffered,
     UnitShape,
 )
 from unifiedserve.scheduling.vision import BufferPages, window_of
@@ -42,6 +46,16 @@ class Worker(Protocol):
 
     def receive(self, event: Event) -> None:
         """Keep an event for the next turn."""
+
+    @property
+    def decoding(self) -> Collection[int]:
+        """Return the uids of the requests that it decodes."""
+
+    def leave(self) -> list[Event]:
+        """Die. Return what its successor takes in first: the answers that go on there, and events it has not seen."""
+
+    def forget(self, uids: Collection[int], heard: Action) -> None:
+        """Forget these requests before the next turn, and say so."""
 
     def hand_over(self, heirs: Iterator[str]) -> None:
         """Have these hosts go on with all answers from the next turn on."""
@@ -115,7 +129,8 @@ class System:
         self.travel = Travel()
         self.waits = Waits()
         self.stretching: dict[Stretching, FreePages] = {}  # with those of its memory
-        self._gone: set[Worker] = set()
+        self._gone: dict[Worker, Worker | None] = {}  # with their successors, if these go on with their messages
+        self._starting: set[Worker] = set()
         self._ready: dict[Worker, None] = {}  # in the order in which they were woken
         self._alarms: dict[Worker, float] = {}  # when they want a turn by themselves (seconds)
 
@@ -134,14 +149,14 @@ class System:
         own = min(instance.threads(threads), most or threads)
         device = self.placement.gpu_of(instance.memory)
         demand = self._demand(own, instance.nice, instance.cores, stage, device)
-        return self._start(seconds * threads / own, demand, ended)
+        return self._start(instance, seconds * threads / own, demand, ended)
 
     def run_on_host(self, instance: Instance, stage: Stage | None, seconds: float, ended: Action) -> Task:
         """Let an instance compute on a core of the host, and do something when that has ended."""
-        return self._start(seconds, self._demand(1, instance.nice, instance.cores, stage, None), ended)
+        return self._start(instance, seconds, self._demand(1, instance.nice, instance.cores, stage, None), ended)
 
-    def _start(self, seconds: float, demand: Demand, ended: Action) -> Task:
-        task = Task(seconds, demand, ended)
+    def _start(self, instance: Instance, seconds: float, demand: Demand, ended: Action) -> Task:
+        task = Task(seconds, demand, ended, instance.name)
         self.machine.start(task)
         return task
 
@@ -190,10 +205,58 @@ class System:
         """Put these in the place of the workers of an instance, which have nothing to do any more."""
         for worker in self.each_worker(name):
             self.set_alarm(worker, float("inf"))
-            self._gone.add(worker)
+            self._gone[worker] = None
+            self._ready.pop(worker, None)
         self.workers[name] = workers
         for worker in self.each_worker():
             worker.placed(self.placement)
+
+    def inherit(self, name: str, dead: Mapping[Stage, Worker]) -> None:
+        """Let the workers of an instance go on in the place of those that have died, once they are `started`."""
+        self._starting.update(self.each_worker(name))
+        for before, after in {worker: self.workers[name][stage] for stage, worker in dead.items()}.items():
+            self._gone[before] = after
+            for event in before.leave():
+                after.receive(event)
+
+    def started(self, workers: Iterable[Worker]) -> None:
+        """Note that workers are up."""
+        for worker in workers:
+            self._starting.discard(worker)
+            self.wake(worker)
+
+    def forget(self, worker: Worker, uids: Collection[int], heard: Action) -> None:
+        """Have a worker, or its successor, forget requests before its next turn."""
+        worker = self._present(worker)
+        worker.forget(uids, heard)
+        self.wake(worker)
+
+    def lose(self, request: Request) -> None:
+        """Note that something of a request was lost with a worker: nothing of it counts any more but its pages."""
+        request.lost = True
+        del self._under_way[request.ticket.uid]
+        self.status.forget(request.ticket.uid)
+
+    def anew(self, request: Request) -> Request:
+        """Return what takes the place of a lost request."""
+        uid = 1 + max(self.requests)
+        self.requests[uid] = again = request.anew(uid)
+        return again
+
+    def is_lost(self, event: Event) -> bool:
+        """Tell whether an event is of a request of which something was lost with a worker."""
+        match event:
+            case Begin(ticket) | PagesFilled(ticket):
+                uid = ticket.uid
+            case Handed(state):
+                uid = state.ticket.uid
+            case AnswersOffered(answers):
+                uid = answers.ticket.uid
+            case Ready(uid) | Decoded(uid) | Encoded(uid) | UnitOffered(uid) | Stopped(uid):
+                pass
+            case _:
+                return False
+        return self.requests[uid].lost
 
     def under_way(self) -> Iterable[Request]:
         """Return the requests that have begun and not ended."""
@@ -219,7 +282,7 @@ class System:
         route = choose_route(self.roles.open, others, media=bool(request.arrival.units))
         request.ticket = msgspec.structs.replace(request.ticket, route=route)
         self._under_way[request.ticket.uid] = request
-        request.offered = request.decodes = False
+        request.offered = request.decodes = request.prefilled = False
         first = Stage.VISION if request.arrival.units else Stage.PREFILL
         self.waits.ready(request.ticket.uid, first, self.clock.now)
         stages = (Stage.ENCODE, Stage.PREFILL, Stage.VISION) if request.arrival.units else (Stage.PREFILL,)
@@ -265,12 +328,11 @@ class System:
             take_back = self.takers[request.ticket.route.vision]
             self.clock.after(self.costs.message, partial(take_back, request.ticket.uid, patch, visual))
         else:
-            free.patch += patch
-            free.visual += visual
+            request.take(free, patch=-patch, visual=-visual)
 
     def wake(self, worker: Worker) -> None:
         """Give a worker a turn when all that happens now has happened, unless another one has taken its place."""
-        if worker not in self._gone:
+        if worker not in self._gone and worker not in self._starting:
             self._ready[worker] = None
 
     def set_alarm(self, worker: Worker, time: float) -> None:
@@ -333,8 +395,7 @@ class System:
 
     def release(self, free: FreePages, request: Request, kv_pages: int) -> None:
         """Give back what an answer holds of a memory."""
-        free.kv += kv_pages
-        free.visual += self.kept_pages(request)
+        request.take(free, kv=-kv_pages, visual=-self.kept_pages(request))
 
     def kept_pages(self, request: Request) -> int:
         """Return how many pages of the visual buffer an answer holds."""
@@ -363,6 +424,13 @@ class System:
         self.clock.after(self.costs.message, partial(self._deliver, worker, event))
 
     def _deliver(self, worker: Worker, event: Event | None) -> None:
-        if event is not None:
+        worker = self._present(worker)
+        if event is not None and not self.is_lost(event):
             worker.receive(event)
         self.wake(worker)
+
+    def _present(self, worker: Worker) -> Worker:
+        """Return a worker, or the one that has taken its place and goes on with its messages."""
+        while after := self._gone.get(worker):
+            worker = after
+        return worker

@@ -1,7 +1,7 @@
 """The vision worker in numbers: requests that are admitted, and engines that decode their segments."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -9,6 +9,7 @@ from unifiedserve.config import Order
 from unifiedserve.messages.costs import Costs
 from unifiedserve.placement import Instance, Placement, Stage
 from unifiedserve.scheduling.rolling import Rolling
+from unifiedserve.scheduling.simulation.clock import Action
 from unifiedserve.scheduling.simulation.request import Request
 from unifiedserve.scheduling.simulation.system import System
 from unifiedserve.scheduling.turn import Begin, Decoded, Event, Neighbours, Ready
@@ -40,9 +41,31 @@ class VisionWorker:
         self._system = system
         self._jobs: dict[int, _Job] = {}
         self._turn = VisionTurn(order)
+        self._losses: list[tuple[Collection[int], Action]] = []  # to be forgotten
         self._has_told = False  # that there is nothing here
         self._neighbours = Neighbours(system.placement, instance.name, system.status)
         system.takers[instance.name] = self._take_back
+
+    @property
+    def decoding(self) -> Collection[int]:
+        return ()
+
+    def leave(self) -> list[Event]:
+        self._jobs.clear()
+        for _, heard in self._losses:
+            heard()
+        return []
+
+    def forget(self, uids: Collection[int], heard: Action) -> None:
+        self._losses.append((uids, heard))
+
+    def _forget(self) -> None:
+        losses, self._losses = self._losses, []
+        for uids, heard in losses:
+            for uid in uids:
+                self._jobs.pop(uid, None)
+                self._turn.note(MediaLeft(uid))
+            heard()
 
     def receive(self, event: Event) -> None:
         if isinstance(event, Begin):
@@ -63,6 +86,7 @@ class VisionWorker:
 
     def turn(self) -> None:
         system = self._system
+        self._forget()
         if not self._jobs and self._has_told:
             return
         self._has_told = not self._jobs
@@ -84,8 +108,7 @@ class VisionWorker:
         self._turn.note(MediaTook(job.request.ticket.uid))
         patch, visual = self._system.media_pages(job.request)
         free = self._system.free_of(job.request.ticket.route.encode[0])
-        free.patch -= patch
-        free.visual -= visual
+        job.request.take(free, patch=patch, visual=visual)
         assert min(free.patch, free.visual) >= 0, "more is let in than has pages"
         if job.rolling:
             job.rolling.take(range(patch), range(visual))
@@ -94,6 +117,8 @@ class VisionWorker:
         self._system.run_on_host(self._instance, Stage.VISION, self._system.costs.analysis, analysed)
 
     def _analysed(self, job: _Job) -> None:
+        if job.request.lost:
+            return
         if job.rolling:
             self._roll(job, job.rolling)
         else:
@@ -120,8 +145,7 @@ class VisionWorker:
     def _release_room(self, request: Request, patch: int, visual: int) -> None:
         encoder = request.ticket.route.encode[0]
         free = self._system.free_of(encoder)
-        free.patch += patch
-        free.visual += visual
+        request.take(free, patch=-patch, visual=-visual)
         self._system.freed(Stage.VISION, self._system.placement.memory_of(encoder), self)
         self._system.wake(self)
 
@@ -157,11 +181,20 @@ class VisionWorker:
 
     def _decoded(self, job: _Job, segment: range) -> None:
         """Pass on the patches of a segment's first unit; the engine goes on with the rest, or with who comes first."""
+        if not job.request.lost:
+            self._pass_on(job, segment[0])
+        if job.request.arrival.gop:
+            if len(segment) > 1 and not job.request.lost:
+                job.segments.appendleft(segment[1:])
+            self._idle += 1
+            self._assign()
+
+    def _pass_on(self, job: _Job, unit: int) -> None:
         uid, encoders = job.request.ticket.uid, job.request.ticket.route.encode
         chosen = self._system.status.least_pending(encoders)
         self._system.waits.ready(uid, Stage.ENCODE, self._system.clock.now)
-        self._system.status.give(chosen, job.request.arrival.patch_pages)
-        self._system.send(chosen, Ready(uid, segment[0]))
+        self._system.status.give(chosen, uid, job.request.arrival.patch_pages)
+        self._system.send(chosen, Ready(uid, unit))
         job.units_left -= 1
         if not job.units_left:
             del self._jobs[uid]
@@ -169,8 +202,3 @@ class VisionWorker:
             for encoder in encoders:
                 self._system.send(encoder, Decoded(uid))
         self._system.wake(self)
-        if job.request.arrival.gop:
-            if len(segment) > 1:
-                job.segments.appendleft(segment[1:])
-            self._idle += 1
-            self._assign()

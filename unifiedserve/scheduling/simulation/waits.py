@@ -36,4 +36,4 @@ class Waits:
     def of(self, uid: int) -> dict[Stage, float]:
         """Return the seconds that a request waited for each stage that has begun with it."""
         begun = {stage: self._begun[uid, stage] for stage in Stage if (uid, stage) in self._begun}
-        return {stage: max(0.0, start - self._ready[uid, stage]) for stage, start in begun.items()}
+        return {stage: max(0.0, start - self._ready.get((uid, stage), start)) for stage, start in begun.items()}
