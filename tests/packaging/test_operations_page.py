@@ -24,15 +24,20 @@ class Engine:
     def stages(self) -> dict[str, tuple[int, int]]:
         return {"decode": (1, 2)}
 
-    def buffers(self) -> dict[str, tuple[int, int]]:
-        return {"kv": (1, 2), "patch": (1, 2), "visual": (1, 2)}
+    def buffers(self) -> dict[tuple[str, str], tuple[int, int]]:
+        return {("mem0", "kv"): (1, 2), ("mem0", "patch"): (1, 2), ("mem0", "visual"): (1, 2)}
 
-    def peaks(self) -> dict[str, int]:
-        return {"kv": 1}
+    def peaks(self) -> dict[tuple[str, str], int]:
+        return {("mem0", "kv"): 1}
 
-    cached = memory = peaks
+    cached = peaks
+
+    def memory(self) -> dict[str, int]:
+        return {"weights": 1}
+
     role_changes = 0
-    in_flight = 1
+    in_flight = waiting = 1
+    page_tokens = 16
 
     def hosts(self) -> dict[str, int]:
         return {"encode": 2}

@@ -152,6 +152,8 @@ class ScriptedObservation:
         self._engine = engine
         self.target_between_tokens = 0.1
         self.in_flight = 4
+        self.waiting = 2
+        self.page_tokens = 16
         self.role_changes = 1
 
     def trace(self, request_id: str | None = None) -> dict[str, Any]:

@@ -36,6 +36,8 @@ class Engine:
     target_between_tokens = 0.08
     role_changes = 7
     in_flight = 4
+    waiting = 3
+    page_tokens = 16
 
 
 def samples(metrics: Metrics) -> dict[tuple[str, tuple[str, ...]], float]:
@@ -103,6 +105,8 @@ def test_gauges_are_read_at_scrape_time() -> None:
     assert values["tbt_p99_seconds", ()] == 0.07
     assert values["worker_silent_seconds", ("vision",)] == 1.5
     assert values["num_requests_in_flight", ()] == 4
+    assert values["num_requests_queued", ()] == 3
+    assert values["cache_config_info", ("16", "20")] == 1
     assert values["workers", ("encode",)] == 2
     assert values["role_changes_total", ()] == 7
 

@@ -69,7 +69,9 @@ class Engine:
         )
         self._role_watch: RoleWatch | None = None
         self._loop_watch: LoopWatch | None = None
-        self.observation = Observation(self._health, self.roles, self._watching.timeline, lambda: self._running)
+        self.observation = Observation(
+            self._health, self.roles, self._watching.timeline, lambda: self._running, config.memory.kv_page_tokens
+        )
 
     # The model
 

@@ -16,7 +16,16 @@ from unifiedserve.placement import Stage
 class Observation:
     """What can be seen of an engine at any time; nothing here changes it."""
 
-    def __init__(self, health: Health, roles: Roles, timeline: Timeline, running: Callable[[], Running | None]) -> None:
+    def __init__(
+        self,
+        health: Health,
+        roles: Roles,
+        timeline: Timeline,
+        running: Callable[[], Running | None],
+        page_tokens: int,
+    ) -> None:
+        """Look at an engine whose pages of the KV cache hold so many tokens each."""
+        self.page_tokens = page_tokens
         self._health = health
         self._roles = roles
         self._timeline = timeline
@@ -39,6 +48,12 @@ class Observation:
         """Requests that have not ended, aborted ones that are still being drained included."""
         running = self._running()
         return len(running.table) if running else 0
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for their first token, or for a place among those that decode."""
+        running = self._running()
+        return running.table.waiting if running else 0
 
     def stages(self) -> dict[str, tuple[int, int]]:
         """Return the requests running and waiting in each stage."""

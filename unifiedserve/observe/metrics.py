@@ -31,6 +31,10 @@ class Observed(Protocol):
     @property
     def in_flight(self) -> int: ...
     @property
+    def waiting(self) -> int: ...
+    @property
+    def page_tokens(self) -> int: ...
+    @property
     def target_between_tokens(self) -> float | None: ...
 
 
@@ -216,7 +220,9 @@ class _Gauges(Collector):
         for worker, seconds in self._engine.silences().items():
             silent.add_metric([worker], seconds)
         flight = _gauge("num_requests_in_flight", "Requests in the engine", value=self._engine.in_flight)
-        yield from (running, waiting, serving, queued, ratio, used, total, peak, cached, memory, hosts, silent, flight)
+        turn = _gauge("num_requests_queued", "Requests that wait for their first token", value=self._engine.waiting)
+        yield from (running, waiting, serving, queued, ratio, used, total, peak, cached, memory, hosts, silent)
+        yield from (flight, turn, self._cache_config())
         yield CounterMetricFamily(
             _PREFIX + "role_changes_total", "Times that a worker began to host other stages", self._engine.role_changes
         )
@@ -226,6 +232,13 @@ class _Gauges(Collector):
             share, tbt = held
             yield _gauge("heavy_share_ratio", "Share of its budgets that heavy work gets beside streams", value=share)
             yield _gauge("tbt_p99_seconds", "Time between tokens beside heavy work for which that is so", value=tbt)
+
+    def _cache_config(self) -> GaugeMetricFamily:
+        """Return the KV cache's shape as labels, as routers of the Gateway API's inference extension read it."""
+        pages = sum(pages for (_, buffer), (_, pages) in self._engine.buffers().items() if buffer == "kv")
+        info = _gauge("cache_config_info", "The KV cache: tokens of a page, and pages", "block_size", "num_gpu_blocks")
+        info.add_metric([f"{self._engine.page_tokens}", f"{pages}"], 1)
+        return info
 
 
 def _gauge(name: str, help: str, *labels: str, value: float | None = None) -> GaugeMetricFamily:
