@@ -1,0 +1,5 @@
+"""The papers' figures from the simulator: their systems, their stage costs, and our schedulers."""
+
+from simulated import epd, epd_memory, hydrainfer_figures
+
+FIGURES = {**hydrainfer_figures.FIGURES, **epd.FIGURES, **epd_memory.FIGURES}
