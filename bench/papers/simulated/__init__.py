@@ -1,5 +1,11 @@
 """The papers' figures from the simulator: their systems, their stage costs, and our schedulers."""
 
-from simulated import epd, epd_memory, hydrainfer_figures
+from simulated import epd, epd_memory, hydrainfer_figures, modserve, unifiedserve_figures
 
-FIGURES = {**hydrainfer_figures.FIGURES, **epd.FIGURES, **epd_memory.FIGURES}
+FIGURES = {
+    **hydrainfer_figures.FIGURES,
+    **epd.FIGURES,
+    **epd_memory.FIGURES,
+    **modserve.FIGURES,
+    **unifiedserve_figures.FIGURES,
+}

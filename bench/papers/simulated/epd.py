@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import msgspec
 import roofline
+
 from simulated.figure import Claim, Figure, Panel
 from simulated.requests import asked, some
 from simulated.system import PLAIN, System
-from simulated.targets import Point, Target, attainment, curve, goodput, ttft
-
+from simulated.targets import Point, Target, attainment, goodput, ttft
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.profiles import read_profile
 from unifiedserve.scheduling.simulation import Arrival, StageCosts

@@ -24,7 +24,7 @@ GPUS = 8
 SECONDS = 10.0  # of requests
 RUNNING = 24  # requests of an instance
 CHUNK_LEAST = 16
-RATES = (2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0)  # requests a second and GPU, as its code has them
+RATES = (3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0)  # requests a second and GPU, as its code has them
 
 #: visual tokens of LLaVA-NeXT for photographs of 4:3, 3:2, 16:9 and 1:1 over 672 x 672, by its cutting into tiles
 NEXT_TOKENS = ((2340, 2144, 1899, 2928), (0.70, 0.15, 0.10, 0.05))
@@ -80,7 +80,6 @@ def by_measurement(tbt: float) -> Budget:
         max_running=RUNNING,
         kv_page_tokens=PLAIN.kv_page_tokens,
         slo_tbt=tbt,
-        holds=True,
         fills=True,
         least_prompt=256,
         least_visual=256,
@@ -91,9 +90,8 @@ def hydrainfer(parts: str, work: Work, model: str = NEXT, name: str = "") -> Sys
     """Return HydraInfer with these instances."""
     found = profile(model)
     budget = stage_level(found.costs, work.target.tbt)
-    beside = 1 / max(found.factor(*pair) for pair in (("encode", "decode"), ("decode", "encode")))  # type: ignore[arg-type]
     kv = RUNNING * pages(work.most_tokens)
-    return System(name or parts, parts, found.costs, budget, kv, beside, dual_streams=True)
+    return System(name or parts, parts, found.costs, budget, kv, found.interference, dual_streams=True)
 
 
 def without_stage_level(work: Work, model: str = NEXT) -> System:
@@ -132,14 +130,17 @@ def ed_p() -> Iterator[str]:
 
 
 def e_p_d() -> Iterator[str]:
-    """Yield the ratios of E+P+D."""
-    return (f"{e}e+{p}p+{GPUS - e - p}d" for e in range(1, GPUS - 1) for p in range(1, GPUS - e))
+    """Yield ratios of E+P+D with one or two encoders, which are never short of them."""
+    return (f"{e}e+{p}p+{GPUS - e - p}d" for e in (1, 2) for p in range(1, GPUS - e))
 
 
 METHODS = {"EP+D": ep_d, "ED+P": ed_p, "E+P+D": e_p_d}
 
 
-def best_of(work: Work, model: str = NEXT, rate: float = 9.0) -> str:
+#: ratios that leave no stage far behind
+LIKELY = ("4ep+4d", "5ep+3d", "3ed+5p", "4ed+4p", "1e+3p+4d", "1e+4p+3d")
+
+
+def best_of(work: Work, model: str = NEXT, rate: float = 10.0, candidates: Sequence[str] = LIKELY) -> str:
     """Return the instances that hold the targets best at a rate above what most can do."""
-    candidates = [parts for ratios in METHODS.values() for parts in ratios()]
     return max(candidates, key=lambda parts: attained(hydrainfer(parts, work, model), work, rate))

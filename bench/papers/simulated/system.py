@@ -1,12 +1,12 @@
 """A system of a paper: instances, costs and budgets, and what it does with requests."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from simulated.devices import Devices, count, placement
+from simulated.devices import count, placement
+from unifiedserve.placement import Stage
 from unifiedserve.scheduling import Budget
-from unifiedserve.scheduling.simulation import Arrival, FreePages, Rules, Simulator, StageCosts
+from unifiedserve.scheduling.simulation import Arrival, FreePages, Gpus, Rules, Simulator, StageCosts
 
 PAGE = 16  # tokens of a page of the KV cache, and of the visual buffer
 _WHOLE = 1 << 30  # tokens
@@ -25,9 +25,9 @@ PLAIN = Budget(
 
 
 class System(NamedTuple):
-    """Instances on devices of their own, such as `5ep+3d`. `kv` are the pages of each instance.
+    """Instances on GPUs of their own, such as `5ep+3d`. `kv` are the pages of each instance.
 
-    `beside`: the speed of two streams that share a device. `profiles`: budgets are tried out at the start.
+    `interference`: how two streams of an instance slow each other. `profiles`: budgets are tried out at the start.
     """
 
     name: str
@@ -35,7 +35,7 @@ class System(NamedTuple):
     costs: StageCosts
     budget: Budget = PLAIN
     kv: int = _PLENTY
-    beside: float = 1.0
+    interference: Mapping[Stage, Mapping[Stage, float]] = {}
     irp: bool = False
     dual_streams: bool = False
     profiles: bool = False
@@ -50,11 +50,11 @@ class System(NamedTuple):
         """Return when (seconds) the tokens of each request come, by its uid."""
         simulator = Simulator(
             placement(self.parts, irp=self.irp),
-            replace(self.budget),
+            self.budget,
             FreePages(self.kv, _PLENTY, _PLENTY, visual_page_tokens=PAGE),
             arrivals,
             self.costs,
-            Devices(self.beside),
+            Gpus(self.devices, 0, self.interference),
             self.rules,
             dual_streams=self.dual_streams,
             profiles=self.profiles,
