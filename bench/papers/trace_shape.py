@@ -1,4 +1,4 @@
-"""A trace's shape: what requests look like, and how unevenly they come (ModServe 6 to 9, of any trace).
+"""A trace's shape: what requests look like, and how unevenly they come (ModServe 10 and 11, of any trace).
 
     python bench/papers/trace_shape.py TRACE [TRACE...] --plot trace-shape.png
 
