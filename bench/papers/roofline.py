@@ -180,13 +180,13 @@ SUBJECTS = {
     ),
     "a100x4-llama-3.2-11b": Subject(
         "llama-3.2-11b", A100, LLAMA_8B, VIT_H, 0.4, 0.01, 4 * 1601, gpus=4, encoder_efficiency=0.25,
-        note="ModServe Table 1: tensor parallelism over four; the encoder gains a factor of two by it (assumed: §3.1 has "
-        "its shortest time at four)",
+        note="ModServe Table 1: tensor parallelism over four; the encoder gains a factor of two by it (assumed: §3.1 "
+        "has its shortest time at four)",
     ),
     "a100x4-internvl2.5-26b": Subject(
         "internvl2.5-26b", A100, INTERNLM_20B, INTERNVIT_6B, 0.45, 0.015, 1280, gpus=4, encoder_efficiency=0.3125,
-        note="ModServe §5: tensor parallelism over four; the encoder gains a factor of 2.5 by it (assumed: §3.1 has 1.3 from "
-        "four to eight)",
+        note="ModServe §5: tensor parallelism over four; the encoder gains a factor of 2.5 by it (assumed: §3.1 has "
+        "1.3 from four to eight)",
     ),
 }  # fmt: skip
 

@@ -1,4 +1,5 @@
-"""Figures of papers that are simulated: what a system does is what its costs say, and numbers stand beside the papers'."""
+"""Figures of papers that are simulated: what a system does is what its costs say, and numbers stand beside the "
+"papers'."""
 
 import random
 from pathlib import Path

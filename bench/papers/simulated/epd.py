@@ -117,11 +117,11 @@ def figure_4() -> Figure:
 
 
 _NOTE_4 = (
-    "Rates are drawn only in the paper; here they are parts of what five encoders or two GPUs for prompts can do. Without "
-    "IRP about half of the requests hold their targets where IRP has 90 %, as there. DistServe and vLLM hold more than "
-    "in the paper: alone, a request takes 1.00 to 1.03 times the targets of 8 images and 0.8 to 1 times those of fewer, "
-    "so that encoders which are a tenth slower beside a language model would miss nearly all. Missing: by how much they "
-    "are; stages that wait for each other on one GPU do not slow each other here."
+    "Rates are drawn only in the paper; here they are parts of what five encoders or two GPUs for prompts can do. "
+    "Without IRP about half of the requests hold their targets where IRP has 90 %, as there. DistServe and vLLM hold "
+    "more than in the paper: alone, a request takes 1.00 to 1.03 times the targets of 8 images and 0.8 to 1 times "
+    "those of fewer, so that encoders which are a tenth slower beside a language model would miss nearly all. Missing: "
+    "by how much they are; stages that wait for each other on one GPU do not slow each other here."
 )
 _RATES = (0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8, 1.0)  # of what five encoders, or two for prompts, can do
 
@@ -169,10 +169,10 @@ def figure_5() -> Figure:
         shows="time to the first token, alone",
         panels=panels,
         claims=claims,
-        note="MiniCPM's and InternVL2-8B's seconds of an image are fitted to the reductions with IRP (with preprocessing "
-        "on CPUs among them, of which the text has no numbers); InternVL2-26B's follow from operations. Without IRP "
-        "what is gained is queueing only, and less than the paper has of it. How many of the eight GPUs encode in this "
-        "figure is not told: five here.",
+        note="MiniCPM's and InternVL2-8B's seconds of an image are fitted to the reductions with IRP (with "
+        "preprocessing on CPUs among them, of which the text has no numbers); InternVL2-26B's follow from operations. "
+        "Without IRP what is gained is queueing only, and less than the paper has of it. How many of the eight GPUs "
+        "encode in this figure is not told: five here.",
     )
 
 
@@ -204,10 +204,10 @@ def figure_6() -> Figure:
         shows="many requests at once, one image of a tile each",
         panels=panels,
         claims=claims,
-        note="Missing: the size of the image, and what batches gain in the encoder with its preprocessing. The paper's best "
-        "ratio says that an image is encoded 2.5 times as long as its prompt is prefilled, and its gain that batches of "
-        "eight take 0.64 of the time of single ones. The costs fitted to large images have no gain by batches (left), "
-        "those by launches and operations too much (right); the paper lies between them.",
+        note="Missing: the size of the image, and what batches gain in the encoder with its preprocessing. The paper's "
+        "best ratio says that an image is encoded 2.5 times as long as its prompt is prefilled, and its gain that "
+        "batches of eight take 0.64 of the time of single ones. The costs fitted to large images have no gain by "
+        "batches (left), those by launches and operations too much (right); the paper lies between them.",
     )
 
 

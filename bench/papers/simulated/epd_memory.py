@@ -146,8 +146,8 @@ def table_3() -> Figure:
         paper="EPD Table 3",
         shows="largest batches of requests with ten images",
         claims=list(_claims_3()),
-        note="The column E is fitted by one cell for each model. DistServe's batches of InternVL2-8B are larger than here: "
-        "what its small encoder took seems to be given back before prefill.",
+        note="The column E is fitted by one cell for each model. DistServe's batches of InternVL2-8B are larger than "
+        "here: what its small encoder took seems to be given back before prefill.",
     )
 
 
@@ -158,7 +158,8 @@ def table_4() -> Figure:
         paper="EPD Table 4",
         shows="largest KV caches beside large images",
         claims=list(_claims_4()),
-        note="The column EPD is fitted by one cell for each model; DistServe's is what follows when both stages share a GPU.",
+        note="The column EPD is fitted by one cell for each model; DistServe's is what follows when both stages share "
+        "a GPU.",
     )
 
 

@@ -28,6 +28,7 @@ ENCODE = 2560  # visual tokens of a step of UnifiedServe: 10,240 patches
 PER_SECOND, MOST_FRAMES = 2, 768  # frames, as Qwen2.5-VL takes them
 FRAMES = 30  # of a second of a video
 CPU_FPS = 1000.0  # frames a second that decord decodes of one video, on all cores (assumed; Fig. 3 is drawn)
+GOP_SECONDS = 10  # of a video
 AT_ONCE = 8  # videos that share that (assumed: threads of the HTTP server)
 PAIR = 64  # visual tokens of two frames of 224 x 224 (§6.3: 32 a frame)
 PAGES = 40_000  # of the KV cache of four GPUs: 640,000 tokens in about 160 GiB
@@ -50,9 +51,9 @@ class Data(NamedTuple):
     target: Target
     rates: tuple[float, ...]
 
-    def make(self, decode: float) -> "Make":
-        """Return what makes requests where a second of a video takes so long to decode."""
-        return Make(self, decode)
+    def make(self, decode: float, *, parallel: bool) -> "Make":
+        """Return what makes requests where a second of a video takes so long to decode, GOPs in parallel or not."""
+        return Make(self, decode, parallel)
 
 
 class Make(NamedTuple):
@@ -60,6 +61,7 @@ class Make(NamedTuple):
 
     data: Data
     decode: float
+    parallel: bool
 
     def __call__(self, choose: random.Random, ticket: Ticket) -> Arrival:
         output = length(choose, OUTPUT)
@@ -68,11 +70,7 @@ class Make(NamedTuple):
         seconds = choose.uniform(*self.data.seconds)
         units = min(MOST_FRAMES, round(PER_SECOND * seconds)) // 2
         made = asked(ticket, TEXT, [PAIR] * units, output)
-        gop = (
-            max(1, round(units * 10 / seconds))
-            if self.data.flashcodec and self.decode < 1 / CPU_FPS * FRAMES
-            else units
-        )
+        gop = max(1, round(units * GOP_SECONDS / seconds)) if self.parallel else units
         return made._replace(decode=self.decode * seconds / units, gop=gop)
 
 
@@ -104,7 +102,7 @@ class Server(NamedTuple):
         fast = self.flashcodec and data.flashcodec
         found = profile()
         second = found.costs.video_second if fast else FRAMES / CPU_FPS
-        arrivals = some(rate, count if data.seconds else 5 * count, data.make(second))
+        arrivals = some(rate, count if data.seconds else 5 * count, data.make(second, parallel=fast))
         engines, cores = (found.device.video_engines, 0) if fast else (0, 1)
         interference = {} if self.apart else found.interference
         pages = PAGES // len(self.placement().memories)
@@ -171,7 +169,7 @@ def _whole(found: Served) -> float:
     return fmean(found[1][each.ticket.uid][-1] - each.ticket.arrival for each in found[0])
 
 
-_MIDDLE = 0.13  # requests a second: twice what the CPU decodes, half of what four GPUs compute
+_MIDDLE = 0.06  # requests a second: what is just decoded on the CPU, a quarter of what four GPUs compute
 
 
 def figure_13() -> Figure:
@@ -201,7 +199,7 @@ def figure_13() -> Figure:
 
 
 _NOTE = (
-    "At 0.13 requests a second, twice what is decoded on the CPU. Missing: rates (drawn), answers' lengths (128 tokens "
+    "At 0.06 requests a second, what is just decoded on the CPU. Missing: rates (drawn), answers' lengths (128 tokens "
     "assumed), the speed of decord (1,000 frames a second assumed, shared by eight videos). Videos have 24,576 visual "
     "tokens. Streams of the split come at the speed that the text has; UnifiedServe's are faster here than there, as "
     "passes over four GPUs wait for nothing and the matrix is ours of an H100."
@@ -226,8 +224,8 @@ def figure_14() -> Figure:
         shows="throughput",
         panels=panels,
         claims=claims,
-        note="UnifiedServe is bound by prefill on four GPUs, the split by prefill on two, and both baselines by the one "
-        "decoder of videos.",
+        note="UnifiedServe is bound by prefill on four GPUs, the split by prefill on two, and both baselines by the "
+        "one decoder of videos.",
     )
 
 
@@ -258,15 +256,17 @@ def figure_15() -> Figure:
         shows="targets held",
         panels=panels,
         claims=claims,
-        note="Up to 3.0 times the requests is the text's headline for all data sets. A request holds its TBT by the 90th "
-        "percentile of its gaps here; the paper does not say how it counts.",
+        note="Up to 3.0 times the requests is the text's headline for all data sets. With 30 requests and 80 s to the "
+        "first token, a short burst is held at a rate that would not be held for long: missing are the number of "
+        "requests and the rates. A request holds its TBT by the 90th percentile of its gaps here; the paper does not "
+        "say how it counts.",
     )
 
 
 def figure_16() -> Figure:
     """Return attainment over the scale of the targets, at one rate."""
     panels, claims = [], []
-    scales = (0.2, 0.3, 0.4, 0.5, 0.65, 0.8, 1.0, 1.25, 1.5, 2.0)
+    scales = (0.2, 0.3, 0.4, 0.5, 0.65, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 5.0)
     for data, rate in ((MLVU, _MIDDLE), (EGOSCHEMA, 0.12), (ARENA, 8)):
         lines: dict[str, list[tuple[float | str, float]]] = {}
         least: list[float] = []
@@ -274,7 +274,7 @@ def figure_16() -> Figure:
             found = served(server, data, rate)
             points = [(s, attainment(*found, Target(s * data.target.ttft, s * data.target.tbt))) for s in scales]
             lines[server.name] = [*points]
-            least.append(next((scale for scale, held in points if held >= 0.9), float("inf")))
+            least.append(next((scale for scale, held in points if held >= 0.9), scales[-1]))
         panels.append(Panel(title=f"{data.name}, {rate:g} requests/s", x="targets' scale", y="attainment", lines=lines))
         own, *others = least
         claims.append(
@@ -286,7 +286,8 @@ def figure_16() -> Figure:
         shows="targets held over their scale",
         panels=panels,
         claims=claims,
-        note="Scales are a grid of ten; the paper's rates for this figure are not in its text.",
+        note="Scales are a grid of twelve; the paper's rates for this figure are not in its text. At 0.06 requests a "
+        "second one decoder on the CPU is just not overloaded.",
     )
 
 
