@@ -11,13 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from unifiedserve.config import EngineConfig
 from unifiedserve.errors import ConfigError
+from unifiedserve.messages.costs import Costs
+from unifiedserve.messages.load import EngineLoad
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.placement import NAMED, Stage, read_placement
 from unifiedserve.scheduling import Budget
 from unifiedserve.scheduling.simulation import Arrival, Cores, FreePages, Sharing, Simulator, StageCosts
 from unifiedserve.scheduling.simulation.machine import Demand, Machine, Task
 from unifiedserve.scheduling.simulation.system import System
+from unifiedserve.scheduling.targets import Targets
 
 COSTS = StageCosts(
     decode_pass=0.04,
@@ -259,3 +263,33 @@ def test_four_encoders_bring_the_first_token_of_one_video_early() -> None:
     alone = first_token(1, irp=True)
     assert alone / first_token(4, irp=True) > 2.5
     assert first_token(4, irp=False) == pytest.approx(alone, rel=0.01)
+
+
+def test_a_machine_behind_a_router_is_as_one_whose_requests_are_known_before() -> None:
+    arrivals = [text(uid, 100 + 10 * uid, 8, 0.3 * uid) for uid in range(6)]
+    simulator = Simulator(read_placement("shared", ()), BUDGET, FreePages(10_000, 10_000, 10_000), [], COSTS, Cores(2))
+    for arrival in arrivals:
+        simulator.run(arrival.ticket.arrival)
+        simulator.submit(arrival)
+    simulator.run()
+    for uid, times in simulate(arrivals).items():
+        assert simulator.tokens[uid] == pytest.approx(times)
+
+
+def test_a_machine_tells_what_is_left_to_do() -> None:
+    targets = Targets(EngineConfig())
+    targets.learn(Costs(prompt_token=0.001, visual_token=0.01))
+    free = FreePages(10_000, 10_000, 10_000)
+    simulator = Simulator(read_placement("shared", ()), BUDGET, free, [], COSTS, Cores(2), targets=targets)
+    assert simulator.load == EngineLoad(kv_free=10_000, kv_total=10_000, costs=targets.costs)
+    simulator.submit(video(1, 4, decode=1.0, generate=3))
+    simulator.submit(text(2, 50, 40))
+    simulator.run(0.5)
+    load = simulator.load
+    assert (load.in_flight, load.waiting, load.streams) == (2, 1, 1)  # the video's first frames are not decoded yet
+    assert load.visual_tokens == 4 * UNIT
+    assert load.prompt_tokens == 4 * UNIT + 2 * TEXT
+    assert load.wait == pytest.approx(0.01 * 4 * UNIT + 0.001 * (4 * UNIT + 2 * TEXT), rel=0.5)
+    assert load.kv_free < load.kv_total
+    simulator.run()
+    assert (simulator.load.in_flight, simulator.load.wait, simulator.load.kv_free) == (0, 0.0, 10_000)

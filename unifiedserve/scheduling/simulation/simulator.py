@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
+from unifiedserve.messages.load import EngineLoad
 from unifiedserve.placement import Instance, Placement, Stage
 from unifiedserve.scheduling.profile import Profile, StepSeconds, profiled
 from unifiedserve.scheduling.simulation.arrival import Arrival, FreePages, Rules
@@ -66,12 +67,21 @@ class Simulator:
         self._requests: dict[int, Request] = {}  # by uid
         self._roles = RoleWatch(self.system, self._install) if roles else None
         for arrival in arrivals:
-            request = self._requests[arrival.ticket.uid] = Request(arrival, arrival.ticket)
-            self._clock.at(arrival.ticket.arrival, partial(self._take_in, request))
-        self.system.requests.update(self._requests)
+            self.submit(arrival)
         if roles and (deaths := list(deaths)):
             raise ValueError("workers either die or change what they host")
         Deaths(self.system, deaths, self._install)
+
+    def submit(self, arrival: Arrival) -> None:
+        """Let a request come at the time that its ticket says, which is not over."""
+        request = self._requests[arrival.ticket.uid] = Request(arrival, arrival.ticket)
+        self.system.requests[arrival.ticket.uid] = request
+        self._clock.at(arrival.ticket.arrival, partial(self._take_in, request))
+
+    @property
+    def load(self) -> EngineLoad:
+        """Return how busy the engine is, as it would tell a router."""
+        return self.system.load()
 
     @property
     def frees(self) -> dict[str, FreePages]:
@@ -100,6 +110,7 @@ class Simulator:
 
     def run(self, until: float = float("inf")) -> None:
         """Let everything happen up to a time (seconds), or until nothing happens any more."""
+        self._system.known_until = until
         while True:
             left = self._machine.left
             time = min(self._clock.next, self._clock.now + left)

@@ -1,5 +1,6 @@
 """What all workers of a simulated engine share: time, the machine, messages, pages, what they tell each other."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -9,6 +10,7 @@ from typing import Protocol
 import msgspec
 
 from unifiedserve.messages.costs import Costs
+from unifiedserve.messages.load import EngineLoad
 from unifiedserve.messages.pages import Window
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.placement import ChangingPlacement, Instance, Placement, Route, Stage, choose_route
@@ -122,6 +124,7 @@ class System:
         self._page_tokens = page_tokens
         self._targets = targets
         self.clock = Clock()
+        self.known_until = float("inf")  # the time (seconds) up to which all arrivals are known
         self.status = Status()
         self.workers: dict[str, dict[Stage, Worker]] = {}  # by instance
         self.requests: dict[int, Request] = {}  # by uid
@@ -269,7 +272,7 @@ class System:
     @property
     def is_over(self) -> bool:
         """Tell whether nothing will happen any more by itself."""
-        return self.quiet_until == float("inf")
+        return not self._is_busy and self.clock.next == float("inf")
 
     def begin(self, request: Request) -> None:
         """Send a request to the workers, for the first time or when it has lost its pages."""
@@ -322,6 +325,25 @@ class System:
         prompt = sum(arrival.gaps) + len(request.tokens) + (0 if self.rules.keeps_visual else visual)
         return targets.ticket(request.ticket, prompt, visual, visual, 0.0 if request.tokens else arrival.target)
 
+    def load(self) -> EngineLoad:
+        """Return how busy the engine is (as `engine/requests/arrivals.py`)."""
+        there = list(self.under_way())
+        waiting = [request for request in there if not request.tokens]
+        tokens = Counter[Stage]()
+        for request in waiting:
+            tokens.update(request.load.left)
+        return EngineLoad(
+            in_flight=len(there),
+            waiting=len(waiting),
+            wait=sum(request.ticket.work for request in waiting),
+            visual_tokens=tokens[Stage.ENCODE],
+            prompt_tokens=tokens[Stage.PREFILL],
+            streams=len(there) - len(waiting),
+            kv_free=min(free.kv for free in self.frees.values()),
+            kv_total=self.kv_total,
+            costs=self._targets.costs if self._targets else Costs(),
+        )
+
     def give_back(self, free: FreePages, request: Request, patch: int = 0, visual: int = 0) -> None:
         """Give back pages of media: those of a window to vision, for the next units, the others to who needs some."""
         if request.window:
@@ -369,7 +391,11 @@ class System:
     @property
     def quiet_until(self) -> float:
         """Return the time (seconds) before which nothing happens but what the worker does whose turn it is."""
-        return self.clock.now if len(self.machine) or self._ready else self.clock.next
+        return self.clock.now if self._is_busy else min(self.clock.next, self.known_until)
+
+    @property
+    def _is_busy(self) -> bool:
+        return bool(len(self.machine) or self._ready)
 
     def tokens(self, request: Request, times: Iterable[float]) -> bool:
         """Note that a request got tokens, and when its client has them; return whether there was the last."""
