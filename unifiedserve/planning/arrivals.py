@@ -1,0 +1,78 @@
+"""Requests as the simulator takes them, by what a model makes of their media."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from unifiedserve.bench.workloads.replay import TOKEN_PIXELS
+from unifiedserve.errors import ConfigError
+from unifiedserve.messages.ticket import Ticket
+from unifiedserve.planning.workload import RequestSize, Workload
+from unifiedserve.profiles import HardwareProfile
+from unifiedserve.scheduling.simulation import Arrival
+
+FPS, MOST_FRAMES = 2.0, 768  # of a video, as Qwen2.5-VL samples it
+PATCH_PAGE_ROWS = 64  # --patch-page-rows
+_FRAMES_A_UNIT = 2
+_GOP_SECONDS = 10.0  # of most videos: 250 frames
+
+
+class _Unit(msgspec.Struct, frozen=True):
+    """A piece of media that is encoded by itself: its visual tokens, and the seconds that it takes to decode."""
+
+    tokens: int
+    decode: float
+
+
+def arrivals_of(workload: Workload, profile: HardwareProfile, frames: int | None = None) -> list[Arrival]:
+    """Return the requests, one a second on average.
+
+    Of a video `frames` are looked at, by default two a second up to 768. Raises ConfigError if the profile does not say
+    how many tokens media have.
+    """
+    each = zip(workload.requests, workload.times, strict=True)
+    return [_arrival(Ticket(uid, at), size, workload.exact, profile, frames) for uid, (size, at) in enumerate(each)]
+
+
+def at_rate(arrivals: Sequence[Arrival], rate: float) -> list[Arrival]:
+    """Return the same requests at so many a second."""
+    tickets = (msgspec.structs.replace(each.ticket, arrival=each.ticket.arrival / rate) for each in arrivals)
+    return [each._replace(ticket=ticket) for each, ticket in zip(arrivals, tickets, strict=True)]
+
+
+def _arrival(ticket: Ticket, size: RequestSize, exact: bool, profile: HardwareProfile, frames: int | None) -> Arrival:
+    units = [_image(pixels, exact, profile) for pixels in size.pixels]
+    for seconds in size.seconds:
+        units += _video(seconds, frames, profile)
+    if not units:
+        return Arrival(ticket, [size.text_tokens], [], size.output_tokens)
+    before = size.text_tokens // 2
+    patches = max(unit.tokens for unit in units) * profile.model_sizes.patches_a_token
+    return Arrival(
+        ticket,
+        [before, *[0] * (len(units) - 1), size.text_tokens - before],
+        [unit.tokens for unit in units],
+        size.output_tokens,
+        sum(unit.decode for unit in units) / len(units),
+        gop=_gop(len(units), sum(size.seconds)),
+        patch_pages=-(-patches // PATCH_PAGE_ROWS),
+        media=len(size.pixels) + len(size.seconds),
+    )
+
+
+def _image(pixels: int, exact: bool, profile: HardwareProfile) -> _Unit:
+    tokens = 0 if exact else profile.model_sizes.image_tokens
+    return _Unit(tokens or max(1, round(pixels / TOKEN_PIXELS)), profile.costs.image)
+
+
+def _video(seconds: float, frames: int | None, profile: HardwareProfile) -> list[_Unit]:
+    if not profile.model_sizes.frame_tokens:
+        raise ConfigError("the profile has no model_sizes.frame_tokens, and there are videos: say how many a frame has")
+    tokens = max(1, round(_FRAMES_A_UNIT * profile.model_sizes.frame_tokens))
+    count = max(1, round((frames or min(MOST_FRAMES, seconds * FPS)) / _FRAMES_A_UNIT))
+    return [_Unit(tokens, profile.costs.video_second * seconds / count)] * count
+
+
+def _gop(units: int, seconds: float) -> int:
+    """Return how many units of a video lie in a GOP; 0: there is none."""
+    return max(1, round(units * _GOP_SECONDS / seconds)) if seconds else 0

@@ -1,0 +1,122 @@
+"""What is planned for: requests with targets, a model on hardware. And what the simulator says of a candidate."""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from unifiedserve.bench.records import Record
+from unifiedserve.bench.slo import Slo
+from unifiedserve.config import EngineConfig
+from unifiedserve.errors import ConfigError
+from unifiedserve.planning.arrivals import arrivals_of, at_rate
+from unifiedserve.planning.candidates import Candidate
+from unifiedserve.planning.objective import last_due
+from unifiedserve.planning.pages import free_pages
+from unifiedserve.planning.workload import Workload
+from unifiedserve.profiles import HardwareProfile
+from unifiedserve.scheduling import Targets, budget_of
+from unifiedserve.scheduling.simulation import Cores, Sharing, Simulator
+
+_LOOKS = 16  # at the requests that have failed while a run goes on
+
+
+class Case:
+    """Requests of a workload with targets, and a model on hardware, as its profile has both."""
+
+    def __init__(self, profile: HardwareProfile, workload: Workload, slo: Slo, frames: int | None = None) -> None:
+        """Raises ConfigError if the profile does not know the workload's media."""
+        self.profile, self.workload, self.slo = profile, workload, slo
+        self.arrivals = arrivals_of(workload, profile, frames)
+
+    @property
+    def tokens(self) -> list[int]:
+        """The tokens of each answer."""
+        return [each.generate for each in self.arrivals]
+
+    def records(self, rate: float, tokens: Sequence[Sequence[float]]) -> list[Record]:
+        """Return the requests at a rate as a client would have recorded them, with the times (seconds) of `tokens`."""
+        return [
+            Record(
+                request=str(uid),
+                kind=size.kind,
+                due=at / rate,
+                sent=at / rate,
+                token_times=list(times),
+                ended=times[-1] if times else 0.0,
+                prompt_tokens=sum(arrival.gaps) + sum(arrival.units),
+                video_seconds=sum(size.seconds),
+            )
+            for uid, (size, at, arrival, times) in enumerate(
+                zip(self.workload.requests, self.workload.times, self.arrivals, tokens, strict=True)
+            )
+        ]
+
+    def config(self, candidate: Candidate) -> EngineConfig:
+        """Return the options of a candidate's server, but for its placement."""
+        return EngineConfig.of(**candidate.options, **(self.target_options if candidate.targets else {}))
+
+    @cached_property
+    def target_options(self) -> dict[str, float]:
+        """The targets as options of a server, which has them in milliseconds."""
+        given: dict[str, float] = {}
+        if self.slo.ttft is not None:
+            given |= {
+                "slo_ttft": round(1000 * self.slo.ttft, 3),
+                "slo_ttft_visual": round(1000 * self._per_visual_token, 3),
+            }
+        if self.slo.tbt is not None:
+            given["slo_tbt"] = round(1000 * self.slo.tbt, 3)
+        return given
+
+    @property
+    def _per_visual_token(self) -> float:
+        """The seconds that a visual token adds to the target for the first token, on average."""
+        visual = sum(sum(each.units) for each in self.arrivals)
+        seconds = sum(sum(each.seconds) for each in self.workload.requests)
+        return self.slo.ttft_per_prompt_token + (self.slo.ttft_per_video_second * seconds / visual if visual else 0.0)
+
+    def fits(self, candidate: Candidate) -> bool:
+        """Tell whether the weights leave room for a KV cache on every device."""
+        return free_pages(self.profile, candidate.table(self.profile.device.cores)) is not None
+
+    def simulate(self, candidate: Candidate, rate: float, goal: float | None = None) -> list[Record] | None:
+        """Return what clients would see; None as soon as less than `goal` of the requests can hold their targets."""
+        placement, config, costs = (
+            candidate.table(self.profile.device.cores),
+            self.config(candidate),
+            self.profile.costs,
+        )
+        free = free_pages(self.profile, placement)
+        assert free is not None, "what does not fit is not simulated"
+        sharing = sharing_of(self.profile, candidate.devices)
+        budget = budget_of(config, free.kv, costs.lone_step or costs.decode(1, 1), rests=sharing.rests)
+        simulator = Simulator(
+            placement,
+            budget,
+            free,
+            at_rate(self.arrivals, rate),
+            costs,
+            sharing,
+            targets=Targets(config),
+            dual_streams=candidate.runs_dual(self.profile.device.kind),
+        )
+        return self._run(simulator, rate, goal)
+
+    def _run(self, simulator: Simulator, rate: float, goal: float | None) -> list[Record] | None:
+        requests = self.records(rate, [[]] * len(self.arrivals))
+        ends = [last_due(record, self.slo, tokens) for record, tokens in zip(requests, self.tokens, strict=True)]
+        if goal is not None:
+            for look in range(1, _LOOKS + 1):
+                simulator.run(until=(now := max(ends) * look / _LOOKS))
+                late = {uid for uid, end in enumerate(ends) if end <= now} & set(simulator.unfinished)
+                if len(late) > (1 - goal) * len(ends) + 1e-9:
+                    return None
+        else:
+            simulator.run()
+        return self.records(rate, [simulator.tokens[uid] for uid in range(len(ends))])
+
+
+def sharing_of(profile: HardwareProfile, devices: int) -> Sharing:
+    """Return the hardware that is shared. Raises ConfigError for a kind that cannot be simulated."""
+    if profile.device.kind == "cpu":
+        return Cores(profile.device.cores, profile.costs.waste)
+    raise ConfigError("GPUs cannot be simulated")

@@ -1,0 +1,96 @@
+"""What a candidate reaches, by simulating it at rate after rate."""
+
+from math import inf
+from time import monotonic
+
+import msgspec
+
+from unifiedserve.bench.goodput.bracket import Bracket
+from unifiedserve.planning.bounds import most_goodput, most_throughput
+from unifiedserve.planning.candidates import Candidate
+from unifiedserve.planning.case import Case
+from unifiedserve.planning.objective import GOAL, Latencies, Objective, latencies
+
+_APART = 50.0  # times the work of a request lie between two that are alone
+_AT_ONCE = 1e9  # requests a second: all come together
+_FIRST = 1.0  # requests a second, where no bound is known
+
+
+class Score(msgspec.Struct, frozen=True):
+    """Requests a second that a candidate reaches, what clients see then, and how often it was simulated.
+
+    Not `exact`: it stays below `value`, or time was up. With 0 requests that are alone miss the targets.
+    """
+
+    value: float
+    simulations: int
+    exact: bool = True
+    seen: Latencies | None = None
+    too_high: float | None = None  # the lowest rate that was tried in vain
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What a candidate has to reach to be of interest (`floor`), how precisely that is to be known (a share of it), and
+    until when (monotonic seconds) it may be simulated. It is known to fail at the rate `failed`."""
+
+    objective: Objective
+    floor: float = 0.0
+    precision: float = 0.05
+    failed: float = inf
+    until: float = inf
+
+
+def score(case: Case, candidate: Candidate, wanted: Wanted) -> Score:
+    """Return what a candidate reaches; that it does not reach the floor is found out first, and enough.
+
+    One whose weights do not fit reaches nothing.
+    """
+    if not case.fits(candidate):
+        return Score(0.0, 0, exact=False)
+    return _goodput(case, candidate, wanted) if wanted.objective == "goodput" else _throughput(case, candidate, wanted)
+
+
+def _goodput(case: Case, candidate: Candidate, wanted: Wanted) -> Score:
+    ceiling, floor = min(wanted.failed, most_goodput(case, candidate)), wanted.floor
+    if ceiling <= floor:
+        return Score(ceiling, 0, exact=False)
+    seen, simulations = None if floor else alone(case, candidate), int(not floor)
+    if seen and seen.attainment < GOAL:
+        return Score(0.0, 1, exact=False, seen=seen)
+    bracket = Bracket(min(ceiling / 2, max(floor, _FIRST)), wanted.precision)
+    if ceiling < inf:
+        bracket.tell(ceiling, False)
+    while rate := floor if not simulations else bracket.next_rate():
+        if monotonic() >= wanted.until:
+            return Score(bracket.low or 0.0, simulations, False, seen)
+        found = attained(case, candidate, rate)
+        bracket.tell(rate, found is not None)
+        simulations, seen = simulations + 1, found or seen
+        if floor and not seen:
+            return Score(floor, 1, exact=False)
+    return Score(bracket.low or 0.0, simulations, True, seen, bracket.high)
+
+
+def alone(case: Case, candidate: Candidate) -> Latencies:
+    """Return what clients see where hardly a request meets another one."""
+    records = case.simulate(candidate, most_throughput(case, candidate) / _APART)
+    assert records is not None
+    return latencies(records, case.tokens, case.slo)
+
+
+def attained(case: Case, candidate: Candidate, rate: float) -> Latencies | None:
+    """Return what clients see at a rate; None if too few requests hold their targets."""
+    records = case.simulate(candidate, rate, GOAL)
+    found = None if records is None else latencies(records, case.tokens, case.slo)
+    return found if found and found.attainment >= GOAL else None
+
+
+def _throughput(case: Case, candidate: Candidate, wanted: Wanted) -> Score:
+    """Return how many requests a second are completed when all are there from the start (EPD's E2ETP)."""
+    ceiling = most_throughput(case, candidate)
+    if ceiling <= wanted.floor:
+        return Score(ceiling, 0, exact=False)
+    records = case.simulate(candidate, _AT_ONCE)
+    assert records is not None
+    value = len(records) / max(record.ended for record in records)
+    return Score(value, 1, True, latencies(records, case.tokens, case.slo))

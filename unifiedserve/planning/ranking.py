@@ -1,0 +1,55 @@
+"""What was found so far: of each placement the best way to run it."""
+
+import msgspec
+
+from unifiedserve.planning.candidates import Candidate
+from unifiedserve.planning.goodput import Score
+
+SHOWN = 4  # the best and three runners-up
+
+
+class Rated(msgspec.Struct, frozen=True):
+    """A candidate and what it reaches."""
+
+    candidate: Candidate
+    score: Score
+
+
+class Ranking:
+    """The best of each placement by what it reaches, less what its devices cost (requests a second each)."""
+
+    def __init__(self, cost: float = 0.0) -> None:
+        self._cost = cost
+        self._best: dict[str, Rated] = {}
+
+    def add(self, rated: Rated) -> None:
+        """Take in a candidate, unless it reaches nothing or less than another one of its placement."""
+        before = self._best.get(rated.candidate.placement)
+        if rated.score.exact and rated.score.value > (before.score.value if before else 0.0):
+            self._best[rated.candidate.placement] = rated
+
+    @property
+    def best(self) -> list[Rated]:
+        """All placements that reach anything, the best first; of equals the one with fewer devices."""
+        return sorted(self._best.values(), key=lambda each: (-self._net(each), each.candidate.devices))
+
+    def floor(self, candidate: Candidate) -> float:
+        """Return what a candidate has to reach: the best of its placement if that is shown, else the last that is."""
+        best = self.best
+        own = [each for each in best[:SHOWN] if each.candidate.placement == candidate.placement]
+        if own:
+            return own[0].score.value
+        if len(best) < SHOWN:
+            return 0.0
+        return max(0.0, self._net(best[SHOWN - 1]) + self._cost * candidate.devices)
+
+    def front(self) -> list[Rated]:
+        """Return the best for so many devices or fewer, where more devices reach more (the Pareto front)."""
+        front: list[Rated] = []
+        for each in sorted(self._best.values(), key=lambda each: (each.candidate.devices, -each.score.value)):
+            if not front or each.score.value > front[-1].score.value:
+                front.append(each)
+        return front
+
+    def _net(self, rated: Rated) -> float:
+        return rated.score.value - self._cost * rated.candidate.devices

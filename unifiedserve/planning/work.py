@@ -1,0 +1,53 @@
+"""The least that requests cost: seconds that one whole device computes for each stage of them."""
+
+from collections.abc import Mapping
+
+from unifiedserve.placement import Stage
+from unifiedserve.planning.candidates import Candidate
+from unifiedserve.profiles import HardwareProfile
+from unifiedserve.scheduling.simulation import Arrival
+
+Work = Mapping[Stage, float]
+
+
+def least_work(arrival: Arrival, profile: HardwareProfile, candidate: Candidate) -> dict[Stage, float]:
+    """Return the device seconds that a request takes in each stage, in batches as full as the candidate lets them be.
+
+    Media are decoded by all engines of a GPU, or by all cores of a CPU.
+    """
+    costs, device = profile.costs, profile.device
+    visual = sum(arrival.units)
+    prompt = sum(arrival.gaps) + visual
+    chunk = candidate.prefill_chunk_tokens or max(prompt, 1)
+    batch = candidate.encode_budget_tokens + max(arrival.units, default=0)
+    return {
+        Stage.VISION: len(arrival.units) * arrival.decode / _decoders(profile),
+        Stage.ENCODE: visual * (costs.visual_token + costs.encode_batch / batch),
+        Stage.PREFILL: prompt * (costs.prompt_token + costs.prefill_pass / chunk)
+        + costs.prompt_context * prompt**2 / 2,
+        Stage.DECODE: _least_decode(arrival.generate - 1, prompt, profile, candidate)
+        * (_giving(profile) if device.kind == "cpu" else 1.0),
+    }
+
+
+def _decoders(profile: HardwareProfile) -> float:
+    """Return how many decode media at once on a device; any number where nothing is known of them."""
+    device = profile.device
+    return (device.cores if device.kind == "cpu" else device.video_engines) or float("inf")
+
+
+def _least_decode(steps: int, prompt: int, profile: HardwareProfile, candidate: Candidate) -> float:
+    """Return the seconds of so many steps: the first token comes with the prompt.
+
+    A pass over weights that prompts need, too, costs decode nothing.
+    """
+    costs = profile.costs
+    context = steps * prompt + steps * (steps + 1) / 2
+    alone = 0.0 if candidate.mixes_passes else costs.decode_pass / candidate.max_running
+    return steps * (alone + costs.sequence) + context * costs.context_token
+
+
+def _giving(profile: HardwareProfile) -> float:
+    """Return the part of a step's core seconds that is left where it leaves half of the cores to others."""
+    cores = profile.device.cores or 1
+    return min(1.0, profile.costs.half * max(1, cores // 2) / cores)
