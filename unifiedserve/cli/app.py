@@ -17,6 +17,7 @@ from unifiedserve.config import EngineConfig
 from unifiedserve.errors import ConfigError
 from unifiedserve.observe.logs import log_of_server
 from unifiedserve.observe.start import StartReport, begin_step
+from unifiedserve.planning.options import PlanOptions
 from unifiedserve.server.listener import bind
 
 _LOST = 1  # a new start may help
@@ -260,6 +261,30 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print JSON instead
     from unifiedserve.doctor import main
 
     raise typer.Exit(main(json=json))
+
+
+def plan(**options: Any) -> None:
+    """Find the best placement for a workload: which stages share which devices, and how large their steps are.
+
+    Simulates the schedulers that serve, over costs that unifiedserve profile has measured. The exit code is 1 if
+    nothing meets the targets.
+
+    \b
+    For this machine and the bundled model, whose profile was measured before:
+      unifiedserve plan --slo-ttft 2 --slo-tbt 0.2
+    For eight GPUs that are not here, from a profile that was written by hand, and a production trace:
+      unifiedserve plan --profile a100.toml --devices 8 --trace azure.csv --slo-ttft 2 --slo-tbt 0.1
+    Serve with what was found:
+      unifiedserve serve --placement plan/placement.toml
+    """
+    asked = from_options(PlanOptions, options)
+    from unifiedserve.cli.plan import run
+
+    raise typer.Exit(run(asked))
+
+
+plan.__signature__ = signature_of(PlanOptions)  # type: ignore[attr-defined]
+app.command()(plan)
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 from unifiedserve.bench.records import Record
 from unifiedserve.bench.slo import Slo
@@ -10,7 +11,7 @@ from unifiedserve.errors import ConfigError
 from unifiedserve.planning.arrivals import arrivals_of, at_rate
 from unifiedserve.planning.candidates import Candidate
 from unifiedserve.planning.objective import last_due
-from unifiedserve.planning.pages import free_pages
+from unifiedserve.planning.pages import free_pages, kv_mib
 from unifiedserve.planning.workload import Workload
 from unifiedserve.profiles import HardwareProfile
 from unifiedserve.scheduling import Targets, budget_of
@@ -50,9 +51,11 @@ class Case:
             )
         ]
 
-    def config(self, candidate: Candidate) -> EngineConfig:
+    def options(self, candidate: Candidate) -> dict[str, Any]:
         """Return the options of a candidate's server, but for its placement."""
-        return EngineConfig.of(**candidate.options, **(self.target_options if candidate.targets else {}))
+        cpu = self.profile.device.kind == "cpu" and self.profile.device.memory_gib
+        memory = {"kv_cache_mib": kv_mib(self.profile, candidate.table(self.profile.device.cores))} if cpu else {}
+        return candidate.options | (self.target_options if candidate.targets else {}) | memory
 
     @cached_property
     def target_options(self) -> dict[str, float]:
@@ -82,7 +85,7 @@ class Case:
         """Return what clients would see; None as soon as less than `goal` of the requests can hold their targets."""
         placement, config, costs = (
             candidate.table(self.profile.device.cores),
-            self.config(candidate),
+            EngineConfig.of(**self.options(candidate)),
             self.profile.costs,
         )
         free = free_pages(self.profile, placement)

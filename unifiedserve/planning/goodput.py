@@ -9,7 +9,8 @@ from unifiedserve.bench.goodput.bracket import Bracket
 from unifiedserve.planning.bounds import most_goodput, most_throughput
 from unifiedserve.planning.candidates import Candidate
 from unifiedserve.planning.case import Case
-from unifiedserve.planning.objective import GOAL, Latencies, Objective, latencies
+from unifiedserve.planning.objective import GOAL, Latencies, latencies
+from unifiedserve.planning.options import Objective
 
 _APART = 50.0  # times the work of a request lie between two that are alone
 _AT_ONCE = 1e9  # requests a second: all come together

@@ -38,6 +38,15 @@ class Layout(msgspec.Struct, frozen=True):
     placement: str
     devices: int = 1
 
+    @property
+    def label(self) -> str:
+        """A short name: the placement itself, or how many GPUs run which processes."""
+        if "cuda" not in self.placement:
+            return self.placement
+        return " + ".join(
+            f"{count} x {','.join(kind)}" for count, kind in zip(self.counts, kinds_of(self.method), strict=True)
+        )
+
 
 def kinds_of(method: str) -> tuple[Processes, ...]:
     """Return the kinds of devices of a method."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from math import ceil, inf
-from typing import Literal
 
 import msgspec
 import numpy as np
@@ -12,7 +11,6 @@ from unifiedserve.bench.metrics.latency import tbts
 from unifiedserve.bench.records import Record
 from unifiedserve.bench.slo import Slo
 
-Objective = Literal["goodput", "e2etp-cost"]
 GOAL = SHARE  # of requests: HydraInfer §2.3, EPD §3.3.3
 
 

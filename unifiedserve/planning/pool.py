@@ -3,7 +3,7 @@
 import signal
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -15,7 +15,7 @@ _case: Case | None = None  # of a process of the pool
 
 
 class Pool:
-    """Calls functions of the case in so many processes, or in this one (1). Ctrl-C ends what they do."""
+    """Calls functions of the case in so many processes, or in this one (1)."""
 
     def __init__(self, case: Case, processes: int) -> None:
         self._case = case
@@ -31,6 +31,13 @@ class Pool:
     ) -> None:
         if self._executor:
             self._executor.shutdown(wait=kind is None, cancel_futures=True)
+
+    def stop(self) -> None:
+        """End what the processes do, which knows no Ctrl-C."""
+        if self._executor:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+            for process in active_children():
+                process.terminate()
 
     def map(self, function: Callable[..., T], calls: Iterable[tuple[Any, ...]]) -> list[T]:
         """Return what the function, a module's own, returns for the case and each of these arguments."""

@@ -12,7 +12,7 @@ from unifiedserve.errors import ConfigError
 from unifiedserve.planning.candidates import Candidate
 from unifiedserve.planning.case import Case
 from unifiedserve.planning.goodput import Score, Wanted, score
-from unifiedserve.planning.objective import Objective
+from unifiedserve.planning.options import Objective
 from unifiedserve.planning.pool import Pool
 from unifiedserve.planning.ranking import SHOWN, Ranking, Rated
 from unifiedserve.planning.space import Space
@@ -53,19 +53,21 @@ class Search:
     """Tries candidates over `devices` and fewer. What it has found so far is in `ranking`, at any time."""
 
     def __init__(
-        self, case: Case, pool: Pool, objective: Objective, cost: float, effort: Effort, tell: Callable[[Tried], None]
+        self, case: Case, effort: Effort, objective: Objective, cost: float, tell: Callable[[Tried], None]
     ) -> None:
+        """Begin with nothing. A device has to bring `cost` requests a second; `tell` hears of each candidate."""
         self.ranking = Ranking(cost)
         self.tried = Tried(0, 0, 0, None)
-        self._case, self._pool, self._objective, self._effort, self._tell = case, pool, objective, effort, tell
+        self._case, self._objective, self._effort, self._tell = case, objective, effort, tell
         self._known: dict[Candidate, Score] = {}
         self._ends = monotonic() + effort.seconds
 
-    def run(self, devices: int) -> None:
+    def run(self, devices: int, pool: Pool) -> None:
         """Search over all devices first, then over fewer; know what was found more precisely at the end.
 
         Raises ConfigError if the model fits on none.
         """
+        self._pool = pool
         time, now = _SEARCHING * (self._ends - monotonic()), monotonic()
         for number in range(devices, 0, -1):
             share = _shares(devices, number)
@@ -117,6 +119,15 @@ class Search:
             count + 1, simulations + found.simulations, out + (not found.exact), best[0] if best else None
         )
         self._tell(self.tried)
+
+    @property
+    def nearest(self) -> Rated | None:
+        """The candidate that would meet the targets first if they were longer; None unless nothing meets them."""
+        if self.ranking.best:
+            return None
+        scales = {each: score.seen.scale for each, score in self._known.items() if score.seen}
+        found = min(scales, key=scales.__getitem__, default=None)
+        return Rated(found, self._known[found]) if found else None
 
     def _refine(self) -> None:
         """Find out more precisely what the first ones reach; their order may change."""

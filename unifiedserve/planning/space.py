@@ -8,7 +8,7 @@ from unifiedserve.planning.bounds import most_goodput, most_throughput
 from unifiedserve.planning.candidates import Candidate
 from unifiedserve.planning.case import Case
 from unifiedserve.planning.layouts import Layout, layouts
-from unifiedserve.planning.objective import Objective
+from unifiedserve.planning.options import Objective
 
 _ORDERS: list[Order] = ["slack", "shortest", "fcfs"]
 _TOKENS = (8, 13)  # powers of two that the budgets of a step may be
@@ -87,4 +87,4 @@ class Space:
 
 
 def _candidate(layout: Layout, **options: Any) -> Candidate:
-    return Candidate(method=layout.method, placement=layout.placement, devices=layout.devices, **options)
+    return Candidate(label=layout.label, placement=layout.placement, devices=layout.devices, **options)

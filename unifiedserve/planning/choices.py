@@ -1,0 +1,67 @@
+"""From what a search has found to the plan that is shown: why each is limited, and what it does at other rates."""
+
+from collections.abc import Sequence
+from time import monotonic
+
+from unifiedserve.bench.records import Record
+from unifiedserve.bench.slo import Slo
+from unifiedserve.planning.bounds import cuts_of
+from unifiedserve.planning.candidates import Candidate
+from unifiedserve.planning.case import Case
+from unifiedserve.planning.objective import needed
+from unifiedserve.planning.plan import Busiest, Choice, Frontier, Point
+from unifiedserve.planning.pool import Pool
+from unifiedserve.planning.ranking import Rated
+
+_CURVE = (0.5, 0.8, 1.05, 1.3, 1.7)  # times the best placement's goodput
+
+
+def choice_of(case: Case, rated: Rated, curve: Sequence[Point] = ()) -> Choice:
+    """Return what is said of a candidate."""
+    candidate, score = rated.candidate, rated.score
+    assert score.seen is not None
+    return Choice(
+        label=candidate.label,
+        placement=candidate.placement,
+        devices=candidate.devices,
+        options=case.options(candidate),
+        value=score.value,
+        seen=score.seen,
+        busiest=busiest(case, candidate, score.value),
+        curve=list(curve),
+    )
+
+
+def busiest(case: Case, candidate: Candidate, rate: float) -> Busiest:
+    """Return the stages whose devices have the least time left at a rate; of equals the fewest stages."""
+    cut = max(cuts_of(case, candidate), key=lambda cut: (cut.utilisation(rate), -len(cut.stages)))
+    return Busiest(tuple(cut.stages), cut.utilisation(rate))
+
+
+def curves(case: Case, pool: Pool, rated: Sequence[Rated], until: float) -> list[list[Point]]:
+    """Return what candidates do below and above what the best one reaches, as far as there is time (monotonic)."""
+    rates = [factor * rated[0].score.value for factor in _CURVE]
+    calls = [(each.candidate, rate, until) for each in rated for rate in rates]
+    points = pool.map(point, calls)
+    return [
+        [each for each in points[place : place + len(rates)] if each] for place in range(0, len(points), len(rates))
+    ]
+
+
+def point(case: Case, candidate: Candidate, rate: float, until: float) -> Point | None:
+    """Return how many requests hold their targets at a rate; None if it is too late to find out."""
+    if monotonic() >= until or not (records := case.simulate(candidate, rate)):
+        return None
+    both = list(zip(records, case.tokens, strict=True))
+    held = sum(needed(record, case.slo, tokens) <= 1 for record, tokens in both)
+    first = sum(_first_late(record, case.slo) for record in records)
+    return Point(rate, held / len(both), first / len(both), (len(both) - held) / len(both) - first / len(both))
+
+
+def _first_late(record: Record, slo: Slo) -> bool:
+    return not record.token_times or record.token_times[0] - record.due > slo.ttft_of(record)
+
+
+def frontier(rated: Sequence[Rated]) -> list[Frontier]:
+    """Return the Pareto front as it is shown."""
+    return [Frontier(each.candidate.devices, each.score.value, each.candidate.label) for each in rated]

@@ -1,0 +1,60 @@
+"""Why a placement wins, in words."""
+
+from collections.abc import Iterator
+
+from unifiedserve.planning.plan import Choice, Plan
+
+_FULL = 0.85  # of a device's time, from which on it is the limit
+_LATE = 0.02  # of the requests, from which on they are worth a word
+
+
+def explain(plan: Plan) -> list[str]:
+    """Return lines that say what was found; one that says what is missing where nothing meets the targets."""
+    if not plan.choices:
+        return [_nothing(plan)]
+    return list(_reasons(plan))
+
+
+def _nothing(plan: Plan) -> str:
+    if plan.nearest is None:
+        return "interrupted before anything was found" if plan.interrupted else "nothing was found: give it more time"
+    nearest = plan.nearest
+    return (
+        f"nothing meets these targets, not even for requests that are alone; {nearest.label} comes closest: "
+        f"targets {nearest.seen.scale:.2f} times as long would do"
+    )
+
+
+def _reasons(plan: Plan) -> Iterator[str]:
+    best, *others = plan.choices
+    yield f"{best.label} is best: {limit(best)}"
+    for other in others:
+        behind = 1 - other.value / best.value
+        more = f" with {other.devices} devices" if other.devices != best.devices else ""
+        yield (
+            f"{other.label}{more}: {behind:.0%} less; {limit(other)}"
+            if behind > 0
+            else f"{other.label}{more}: as much; {limit(other)}"
+        )
+
+
+def limit(choice: Choice) -> str:
+    """Return what keeps a placement from more: the stage whose devices are full, or the target that is missed next."""
+    stages = " and ".join(choice.busiest.stages)
+    busy = f"{stages} keep" if len(choice.busiest.stages) > 1 else f"{stages} keeps"
+    text = f"{busy} its devices busy for {min(choice.busiest.share, 1.0):.0%} of the time at {choice.value:.3g}/s"
+    if choice.busiest.share >= _FULL or not (missed := _missed(choice)):
+        return text
+    return f"{text}, and beyond that {missed}"
+
+
+def _missed(choice: Choice) -> str:
+    """Return which target is missed at the next rate."""
+    beyond = next((point for point in choice.curve if point.rate > choice.value), None)
+    if beyond is None or max(beyond.first_late, beyond.tokens_late) < _LATE:
+        return ""
+    first, tokens = (
+        f"the first token is late for {beyond.first_late:.0%}",
+        f"streams are too slow for {beyond.tokens_late:.0%}",
+    )
+    return f"{first if beyond.first_late >= beyond.tokens_late else tokens} of the requests at {beyond.rate:.3g}/s"

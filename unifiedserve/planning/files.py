@@ -1,0 +1,48 @@
+"""The files of a plan: the placement for `serve`, all of it as JSON, and a picture."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from unifiedserve.bench.report.files import replace_file
+from unifiedserve.errors import ConfigError
+from unifiedserve.placement.parts import Part, split_parts
+from unifiedserve.planning.drawing import draw
+from unifiedserve.planning.explanation import limit
+from unifiedserve.planning.plan import Choice, Plan
+
+PLACEMENT = "placement.toml"
+
+
+def write(plan: Plan, folder: Path) -> list[Path]:
+    """Write the files of a plan that has a best placement; return their paths. Raises ConfigError."""
+    placement, everything, picture = folder / PLACEMENT, folder / "plan.json", folder / "plan.svg"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        replace_file(placement, placement_file(plan.choices[0]).encode())
+        replace_file(everything, msgspec.json.format(msgspec.json.encode(plan)))
+        draw(plan, picture)
+    except OSError as error:
+        raise ConfigError(f"{folder}: the plan cannot be written: {error.strerror or error}") from error
+    return [placement, everything, picture]
+
+
+def placement_file(choice: Choice) -> str:
+    """Return a placement as a file for `serve --placement`."""
+    parts = msgspec.toml.encode({"instance": [_given(part) for part in split_parts(choice.placement)]}).decode()
+    return f"# {choice.label}: {limit(choice)}\n{parts}"
+
+
+def command(choice: Choice, model: str, placement: Path) -> str:
+    """Return the command that serves with a placement's file."""
+    options = [f"--{name.replace('_', '-')} {value}" for name, value in choice.options.items()]
+    return " ".join(["unifiedserve serve", *([model] if model else []), f"--placement {placement}", *options])
+
+
+def _given(part: Part) -> dict[str, Any]:
+    return {
+        name: value
+        for name in ("stages", "count", "cores", "memory", "gpu")
+        if (value := getattr(part, name)) != next(f.default for f in msgspec.structs.fields(Part) if f.name == name)
+    }

@@ -1,0 +1,73 @@
+"""What a search has found, as it is shown and written."""
+
+from typing import Any
+
+import msgspec
+
+from unifiedserve.bench.slo import Slo
+from unifiedserve.planning.objective import Latencies
+from unifiedserve.planning.options import Objective
+
+
+class Point(msgspec.Struct, frozen=True):
+    """A rate (requests a second), the share of requests that held their targets, and of those that missed each."""
+
+    rate: float
+    attainment: float
+    first_late: float
+    tokens_late: float
+
+
+class Busiest(msgspec.Struct, frozen=True):
+    """The stages whose devices are busiest, and the least part of their time that they are (1.0: always)."""
+
+    stages: tuple[str, ...]
+    share: float
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """A placement with a short name, the options of `serve` that go with it, and what both give.
+
+    That is a `value` in requests a second, and what is `seen` of latencies at that rate.
+    """
+
+    label: str
+    placement: str
+    devices: int
+    options: dict[str, Any]
+    value: float
+    seen: Latencies
+    busiest: Busiest
+    curve: list[Point] = []
+
+
+class Frontier(msgspec.Struct, frozen=True):
+    """What is the most that so many devices reach, and with which placement."""
+
+    devices: int
+    value: float
+    label: str
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """The best placement and its runners-up; none where nothing meets the targets.
+
+    Then `nearest` would meet them if they were `scale` times as long. `ruled_out` of the candidates were so by bounds,
+    or by a simulation that fell behind the others'.
+    """
+
+    workload: str
+    requests: int
+    model: str
+    hardware: str
+    devices: int
+    objective: Objective
+    slo: Slo
+    choices: list[Choice]
+    front: list[Frontier]
+    nearest: Choice | None = None
+    candidates: int = 0
+    simulations: int = 0
+    ruled_out: int = 0
+    seconds: float = 0.0
+    interrupted: bool = False
