@@ -1,6 +1,6 @@
 """Why a placement wins, in words."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from unifiedserve.planning.plan import Choice, Plan
 
@@ -40,12 +40,17 @@ def _reasons(plan: Plan) -> Iterator[str]:
 
 def limit(choice: Choice) -> str:
     """Return what keeps a placement from more: the stage whose devices are full, or the target that is missed next."""
-    stages = " and ".join(choice.busiest.stages)
-    busy = f"{stages} keep" if len(choice.busiest.stages) > 1 else f"{stages} keeps"
-    text = f"{busy} its devices busy for {min(choice.busiest.share, 1.0):.0%} of the time at {choice.value:.3g}/s"
-    if choice.busiest.share >= _FULL or not (missed := _missed(choice)):
-        return text
-    return f"{text}, and beyond that {missed}"
+    busiest, missed = choice.busiest, _missed(choice)
+    share = f"{min(busiest.share, 1.0):.0%} of its devices' time at {choice.value:.3g}/s"
+    if busiest.share >= _FULL or not missed:
+        return f"{_names(busiest.stages)} take {share}"
+    return f"{missed}, though {_names(busiest.stages)} take only {share}"
+
+
+def _names(stages: Sequence[str]) -> str:
+    """Return stages in a row."""
+    *others, last = stages
+    return f"{', '.join(others)} and {last}" if others else f"steps of {last}"
 
 
 def _missed(choice: Choice) -> str:

@@ -1,5 +1,6 @@
 """The files of a plan: the placement for `serve`, all of it as JSON, and a picture."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,17 @@ def placement_file(choice: Choice) -> str:
 
 def command(choice: Choice, model: str, placement: Path) -> str:
     """Return the command that serves with a placement's file."""
-    options = [f"--{name.replace('_', '-')} {value}" for name, value in choice.options.items()]
-    return " ".join(["unifiedserve serve", *([model] if model else []), f"--placement {placement}", *options])
+    return " ".join(
+        ["unifiedserve serve", *([model] if model else []), f"--placement {placement}", *flags(choice.options)]
+    )
+
+
+def flags(options: Mapping[str, Any]) -> list[str]:
+    """Return options as they are written on a command line."""
+    return [
+        f"--{name.replace('_', '-')} {value:g}" if isinstance(value, float) else f"--{name.replace('_', '-')} {value}"
+        for name, value in options.items()
+    ]
 
 
 def _given(part: Part) -> dict[str, Any]:

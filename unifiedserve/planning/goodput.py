@@ -52,7 +52,7 @@ def score(case: Case, candidate: Candidate, wanted: Wanted) -> Score:
 
 
 def _goodput(case: Case, candidate: Candidate, wanted: Wanted) -> Score:
-    ceiling, floor = min(wanted.failed, most_goodput(case, candidate)), wanted.floor
+    ceiling, floor = min(wanted.failed, highest(case, candidate, "goodput")), wanted.floor
     if ceiling <= floor:
         return Score(ceiling, 0, exact=False)
     seen, simulations = None if floor else alone(case, candidate), int(not floor)
@@ -79,6 +79,16 @@ def alone(case: Case, candidate: Candidate) -> Latencies:
     return latencies(records, case.tokens, case.slo)
 
 
+def highest(case: Case, candidate: Candidate, objective: Objective) -> float:
+    """Return what a candidate cannot exceed (requests a second).
+
+    Requests that come faster than they are served wait longer and longer: few of them may hold their targets all the
+    same, but for as long as they come that is no goodput.
+    """
+    lasting = most_throughput(case, candidate)
+    return min(lasting, most_goodput(case, candidate)) if objective == "goodput" else lasting
+
+
 def attained(case: Case, candidate: Candidate, rate: float) -> Latencies | None:
     """Return what clients see at a rate; None if too few requests hold their targets."""
     records = case.simulate(candidate, rate, GOAL)
@@ -88,7 +98,7 @@ def attained(case: Case, candidate: Candidate, rate: float) -> Latencies | None:
 
 def _throughput(case: Case, candidate: Candidate, wanted: Wanted) -> Score:
     """Return how many requests a second are completed when all are there from the start (EPD's E2ETP)."""
-    ceiling = most_throughput(case, candidate)
+    ceiling = highest(case, candidate, "e2etp-cost")
     if ceiling <= wanted.floor:
         return Score(ceiling, 0, exact=False)
     records = case.simulate(candidate, _AT_ONCE)

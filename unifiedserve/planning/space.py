@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 from unifiedserve.config import Order
-from unifiedserve.planning.bounds import most_goodput, most_throughput
 from unifiedserve.planning.candidates import Candidate
 from unifiedserve.planning.case import Case
+from unifiedserve.planning.goodput import highest
 from unifiedserve.planning.layouts import Layout, layouts
 from unifiedserve.planning.options import Objective
 
@@ -32,12 +32,11 @@ class Space:
     """All candidates over exactly so many devices. Each method's placements are in the order of what bounds say."""
 
     def __init__(self, case: Case, devices: int, objective: Objective) -> None:
-        bound = most_goodput if objective == "goodput" else most_throughput
         self._layouts: dict[str, list[tuple[float, Layout]]] = {}
         for layout in layouts(case.profile.device, devices):
             candidate = _candidate(layout)
             if case.fits(candidate):
-                self._layouts.setdefault(layout.method, []).append((bound(case, candidate), layout))
+                self._layouts.setdefault(layout.method, []).append((highest(case, candidate, objective), layout))
         for some in self._layouts.values():
             some.sort(key=lambda one: -one[0])
         self._has_targets = not case.slo.asks_nothing

@@ -4,6 +4,7 @@ from rich.console import Console
 from rich.table import Table
 
 from unifiedserve.planning.explanation import explain
+from unifiedserve.planning.files import flags
 from unifiedserve.planning.plan import Choice, Plan
 
 
@@ -13,6 +14,8 @@ def show(plan: Plan, console: Console) -> None:
         console.print("[yellow]interrupted: this is the best so far[/]")
     if plan.choices:
         console.print(_table(plan))
+    for choice in plan.choices:
+        console.print(f"{choice.label}: {' '.join(flags(choice.options))}", style="dim", highlight=False)
     for line in explain(plan):
         console.print(f"• {line}", highlight=False)
     if len(plan.front) > 1:
@@ -29,7 +32,6 @@ def _table(plan: Plan) -> Table:
     table.add_column("devices", justify="right")
     for heading in (f"{what}\n1/s", "TTFT p50\ns", "TTFT p90\ns", "TBT p99\nms"):
         table.add_column(heading, justify="right")
-    table.add_column("options", overflow="fold")
     for choice in plan.choices:
         table.add_row(*_row(choice))
     return table
@@ -38,8 +40,7 @@ def _table(plan: Plan) -> Table:
 def _row(choice: Choice) -> list[str]:
     seen = choice.seen
     figures = [_figure(seen.ttft_p50), _figure(seen.ttft_p90), _figure(seen.tbt_p99, 1000)]
-    options = " ".join(f"{name.replace('_', '-')}={value}" for name, value in choice.options.items())
-    return [choice.label, str(choice.devices), f"{choice.value:.3g}", *figures, options]
+    return [choice.label, str(choice.devices), f"{choice.value:.3g}", *figures]
 
 
 def _figure(seconds: float | None, factor: float = 1) -> str:
