@@ -7,7 +7,6 @@ from typing import Any
 from unifiedserve.bench.records import Record
 from unifiedserve.bench.slo import Slo
 from unifiedserve.config import EngineConfig
-from unifiedserve.errors import ConfigError
 from unifiedserve.planning.arrivals import arrivals_of, at_rate
 from unifiedserve.planning.candidates import Candidate
 from unifiedserve.planning.objective import last_due
@@ -15,7 +14,7 @@ from unifiedserve.planning.pages import free_pages, kv_mib
 from unifiedserve.planning.workload import Workload
 from unifiedserve.profiles import HardwareProfile
 from unifiedserve.scheduling import Targets, budget_of
-from unifiedserve.scheduling.simulation import Cores, Sharing, Simulator
+from unifiedserve.scheduling.simulation import Cores, Gpus, Sharing, Simulator
 
 _LOOKS = 16  # at the requests that have failed while a run goes on
 
@@ -119,7 +118,7 @@ class Case:
 
 
 def sharing_of(profile: HardwareProfile, devices: int) -> Sharing:
-    """Return the hardware that is shared. Raises ConfigError for a kind that cannot be simulated."""
+    """Return the hardware that is shared: so many GPUs, or the cores of one machine."""
     if profile.device.kind == "cpu":
         return Cores(profile.device.cores, profile.costs.waste)
-    raise ConfigError("GPUs cannot be simulated")
+    return Gpus(devices, profile.device.video_engines, profile.interference)

@@ -13,7 +13,7 @@ Work = Mapping[Stage, float]
 def least_work(arrival: Arrival, profile: HardwareProfile, candidate: Candidate) -> dict[Stage, float]:
     """Return the device seconds that a request takes in each stage, in batches as full as the candidate lets them be.
 
-    Media are decoded by all engines of a GPU, or by all cores of a CPU.
+    Media are decoded on all cores of a CPU, or by all engines of a GPU.
     """
     costs, device = profile.costs, profile.device
     visual = sum(arrival.units)
@@ -21,7 +21,7 @@ def least_work(arrival: Arrival, profile: HardwareProfile, candidate: Candidate)
     chunk = candidate.prefill_chunk_tokens or max(prompt, 1)
     batch = candidate.encode_budget_tokens + max(arrival.units, default=0)
     return {
-        Stage.VISION: len(arrival.units) * arrival.decode / _decoders(profile),
+        Stage.VISION: _decoding(arrival, profile),
         Stage.ENCODE: visual * (costs.visual_token + costs.encode_batch / batch),
         Stage.PREFILL: prompt * (costs.prompt_token + costs.prefill_pass / chunk)
         + costs.prompt_context * prompt**2 / 2,
@@ -30,10 +30,12 @@ def least_work(arrival: Arrival, profile: HardwareProfile, candidate: Candidate)
     }
 
 
-def _decoders(profile: HardwareProfile) -> float:
-    """Return how many decode media at once on a device; any number where nothing is known of them."""
-    device = profile.device
-    return (device.cores if device.kind == "cpu" else device.video_engines) or float("inf")
+def _decoding(arrival: Arrival, profile: HardwareProfile) -> float:
+    """Return the seconds of all decoders of a device. A GPU's engines decode videos; the host does the images."""
+    device, seconds = profile.device, len(arrival.units) * arrival.decode
+    if device.kind == "cpu":
+        return seconds / (device.cores or 1)
+    return seconds / device.video_engines if arrival.gop and device.video_engines else 0.0
 
 
 def _least_decode(steps: int, prompt: int, profile: HardwareProfile, candidate: Candidate) -> float:

@@ -1,0 +1,305 @@
+"""What `unifiedserve plan` predicts beside what is measured: the best placement, its runners-up and the defaults.
+
+Three workloads (mixed, bursts of images, long videos) are planned from a profile that is measured first. Then a server
+with each of the placements gets the very requests that were simulated, at the rate that was predicted for it, and at
+rates above or below until some hold and some do not. Everything is saved as soon as it is there: the same command goes
+on where it was stopped. Caches are off, as they are not simulated.
+
+    python bench/plan_proof.py CHECKPOINT --quick
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import httpx
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+from serve_cpu import checkpoint
+
+from unifiedserve.bench.arrivals.processes import Gamma
+from unifiedserve.bench.client.body import Wishes
+from unifiedserve.bench.client.target import find_target
+from unifiedserve.bench.metrics.attainment import goodput
+from unifiedserve.bench.records import Record
+from unifiedserve.bench.requests import Arrival
+from unifiedserve.bench.run.measure import measure
+from unifiedserve.bench.run.plan import Manner, Plan
+from unifiedserve.bench.run.progress import Bar, shown
+from unifiedserve.bench.slo import Slo
+from unifiedserve.bench.workloads.media.folder import make
+from unifiedserve.bench.workloads.named import named
+from unifiedserve.bench.workloads.text import Tokenizer, Writer
+from unifiedserve.cli.daemon import daemon
+from unifiedserve.cli.measured_servers import Measurement, measured
+from unifiedserve.config import EngineConfig
+from unifiedserve.doctor.machine import describe_machine
+from unifiedserve.planning.candidates import Candidate
+from unifiedserve.planning.case import Case
+from unifiedserve.planning.choices import choice_of
+from unifiedserve.planning.files import flags
+from unifiedserve.planning.goodput import Wanted, score
+from unifiedserve.planning.objective import GOAL, Latencies, latencies
+from unifiedserve.planning.plan import Choice
+from unifiedserve.planning.planner import make_plan
+from unifiedserve.planning.ranking import Rated
+from unifiedserve.planning.search import Effort
+from unifiedserve.planning.workload import read_workload
+from unifiedserve.profiles import HardwareProfile, read_profile
+from unifiedserve.profiling.effort import FULL, QUICK
+from unifiedserve.profiling.media import Media
+from unifiedserve.profiling.subject import Subject
+
+FOLDER = Path(__file__).parent / "plan_workloads"
+CACHE = checkpoint.DEFAULT_FOLDER.parent / "plan-proof"
+FRAMES, SIDE = 16, 448
+NO_CACHES = ("--no-prefix-cache", "--visual-cache-mib", "0")
+STEP, MOST_RUNS = 1.2, 5  # between two rates that are tried; rates tried with a server
+
+
+class Asked(NamedTuple):
+    """A workload: how uneven its gaps are, its targets, and how many requests come."""
+
+    cv: float
+    slo: Slo
+    requests: int
+
+
+WORKLOADS = {
+    "mixed": Asked(1.0, Slo(ttft=6.0, ttft_per_video_second=0.3, tbt=0.3), 60),
+    "image-bursts": Asked(3.0, Slo(ttft=8.0, tbt=0.3), 60),
+    "long-videos": Asked(1.0, Slo(ttft=6.0, ttft_per_video_second=0.15, tbt=0.3), 40),
+}
+DEFAULTS = {
+    "defaults": Candidate(label="defaults", placement="v+ep+d"),
+    "monolithic, defaults": Candidate(label="monolithic, defaults", placement="v+epd"),
+}
+
+
+class Run(msgspec.Struct):
+    """A server at a rate: what was predicted, and what was measured."""
+
+    rate: float
+    predicted: Latencies
+    measured: Latencies
+
+
+class Server(msgspec.Struct):
+    """A placement and its options with the goodput that was predicted, and its runs."""
+
+    role: str
+    choice: Choice
+    runs: list[Run] = []
+    done: bool = False
+
+    @property
+    def measured(self) -> float | None:
+        """The goodput that was measured, between the rates that were tried."""
+        found = goodput([(run.rate, run.measured.attainment) for run in self.runs], GOAL)
+        return found.rate if found else None
+
+
+class Results(msgspec.Struct):
+    """All that is saved."""
+
+    command: str
+    machine: dict[str, str]
+    profile: HardwareProfile
+    quick: bool
+    servers: dict[str, list[Server]] = {}
+
+
+class Proof:
+    """What there is so far, and how to go on."""
+
+    def __init__(self, model: Path, results: Results, save: Callable[[], None], console: Console) -> None:
+        self._model, self._results, self._save, self._console = model, results, save, console
+
+    def run(self, name: str, seconds: float) -> None:
+        """Plan a workload, and measure what was planned, as far as that is not done."""
+        case = self._case(name)
+        servers = self._results.servers.setdefault(name, [])
+        if not servers:
+            self._console.print(f"{name}: planning")
+            servers += planned(case, seconds)
+            self._save()
+        for number, server in enumerate(servers, 1):
+            while not server.done:
+                rate = next_rate(server)
+                self._console.print(f"{name}: {number}/{len(servers)} {server.role} at {rate:.3g}/s", highlight=False)
+                server.runs.append(self._measured(name, case, server.choice, rate))
+                server.done = next_rate(server) is None or len(server.runs) >= MOST_RUNS
+                self._save()
+
+    def _count(self, name: str) -> int:
+        return WORKLOADS[name].requests // (4 if self._results.quick else 1)
+
+    def _case(self, name: str) -> Case:
+        asked = WORKLOADS[name]
+        workload = read_workload(str(FOLDER / f"{name}.toml"), self._count(name), 0, asked.cv)
+        return Case(self._results.profile, workload, asked.slo, FRAMES)
+
+    def _measured(self, name: str, case: Case, choice: Choice, rate: float) -> Run:
+        options = " ".join(flags(choice.options)).split()
+        media = ("--allowed-local-media-path", str(CACHE))
+        with daemon(str(self._model), "--placement", choice.placement, *options, *NO_CACHES, *media) as server:
+            records = asyncio.run(self._ask(server.url, name, case, rate))
+        simulated = case.simulate(candidate_of(choice), rate)
+        assert simulated is not None
+        return Run(rate, seen(case, simulated), seen(case, records))
+
+    async def _ask(self, url: str, name: str, case: Case, rate: float) -> list[Record]:
+        count, asked = self._count(name), WORKLOADS[name]
+        writer = Writer(Tokenizer(self._model / "tokenizer.json"), 0)
+        drawn = named(str(FOLDER / f"{name}.toml"), Gamma(1.0, asked.cv), count + 2, 0, writer, CACHE)
+        make(drawn.media, CACHE, self._console)
+        due = [Arrival(at / rate, request) for at, request in zip(case.workload.times, drawn.requests, strict=False)]
+        plan = Plan(
+            name=name, workload=name, arrivals=f"{rate:g}/s", seed=0, requests=due, warmup=drawn.requests[count:]
+        )
+        limits = httpx.Limits(max_connections=None)
+        async with httpx.AsyncClient(base_url=f"{url}/", timeout=httpx.Timeout(None), limits=limits) as http:
+            wishes = Wishes(video={"frames": FRAMES, "frame_pixels": SIDE * SIDE})
+            manner = Manner(url=url, target=await find_target(http), wishes=wishes, delivery="file")
+            with shown(self._console) as progress:
+                run = await measure(http, plan, manner, bar=Bar(progress, plan.arrivals, plan.turns))
+        if run.interrupted:
+            raise KeyboardInterrupt
+        by_id = {record.request: record for record in run.records}
+        return [by_id[each.request.id] for each in due]
+
+
+def planned(case: Case, seconds: float) -> list[Server]:
+    """Return the best placement, its runners-up and the defaults, with what was predicted."""
+    found = make_plan(case, 1, "goodput", Effort(trials=1000, seconds=seconds), processes=2)
+    roles = ["best", *(f"runner-up {number}" for number in range(1, len(found.choices)))]
+    servers = [Server(role, choice) for role, choice in zip(roles, found.choices, strict=True)]
+    for role, candidate in DEFAULTS.items():
+        reached = score(case, candidate, Wanted("goodput", precision=0.02))
+        if reached.seen:
+            servers.append(Server(role, choice_of(case, Rated(candidate, reached))))
+    return servers
+
+
+def next_rate(server: Server) -> float | None:
+    """Return the rate to try: the predicted one, then steps to where targets begin to be missed; None at the end."""
+    rates = {run.rate: run.measured.attainment >= GOAL for run in server.runs}
+    if not rates:
+        return server.choice.value or 0.01
+    if all(rates.values()):
+        return STEP * max(rates)
+    return None if any(rates.values()) else min(rates) / STEP
+
+
+def candidate_of(choice: Choice) -> Candidate:
+    """Return the candidate that a choice was."""
+    known = {name: value for name, value in choice.options.items() if name in Candidate.__struct_fields__}
+    targets = bool({"slo_ttft", "slo_tbt"} & set(choice.options))
+    return Candidate(label=choice.label, placement=choice.placement, devices=1, targets=targets, **known)
+
+
+def seen(case: Case, records: list[Record]) -> Latencies:
+    return latencies(records, case.tokens, case.slo)
+
+
+def show(results: Results, console: Console) -> None:
+    """Print predicted beside measured, and how far the choice is from the best that was measured."""
+    for name, servers in results.servers.items():
+        table = Table(title=name)
+        for heading in ("", "placement", "goodput, 1/s", "TTFT p90, s", "TBT p99, ms"):
+            table.add_column(heading)
+        for server in servers:
+            first = server.runs[0] if server.runs else None
+            table.add_row(
+                server.role,
+                server.choice.placement,
+                beside(server.choice.value, server.measured),
+                beside(first and first.predicted.ttft_p90, first and first.measured.ttft_p90),
+                beside(first and first.predicted.tbt_p99, first and first.measured.tbt_p99, 1000),
+            )
+        console.print(table)
+        reached = [(server.measured, server.role) for server in servers if server.measured]
+        if reached and servers[0].measured:
+            best, role = max(reached)
+            console.print(f"{name}: the choice reaches {servers[0].measured / best:.0%} of the best measured ({role})")
+
+
+def beside(predicted: float | None, real: float | None, factor: float = 1) -> str:
+    """Return predicted beside measured, and the error."""
+    if predicted is None or real is None or not real:
+        return ""
+    return f"{factor * predicted:.3g} : {factor * real:.3g} ({predicted / real - 1:+.0%})"
+
+
+def draw(results: Results, path: Path) -> None:
+    """Draw the goodput of each placement, predicted and measured."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.2 * len(results.servers), 3.4), layout="constrained")
+    for axis, (name, servers) in zip(
+        figure.subplots(1, len(results.servers), squeeze=False)[0], results.servers.items(), strict=True
+    ):
+        places = range(len(servers))
+        axis.bar([place - 0.2 for place in places], [each.choice.value for each in servers], 0.4, label="predicted")
+        axis.bar([place + 0.2 for place in places], [each.measured or 0.0 for each in servers], 0.4, label="measured")
+        labels = [f"{each.choice.placement}\n{each.role}" for each in servers]
+        axis.set_xticks(list(places), labels, rotation=60, ha="right", fontsize=6)
+        axis.set_title(f"{name}: goodput, 1/s", loc="left", fontsize=9)
+    figure.axes[0].legend(fontsize=7, frameon=False)
+    figure.savefig(path, dpi=110)
+
+
+def profile_of(model: Path, quick: bool, console: Console) -> HardwareProfile:
+    """Measure the model with media like the workloads'."""
+    drawn = named(
+        str(FOLDER / "mixed.toml"), Gamma(1.0, 1.0), 40, 0, Writer(Tokenizer(model / "tokenizer.json"), 0), CACHE
+    )
+    make(drawn.media, CACHE, console)
+    image, video = (
+        next(CACHE / each.name for each in drawn.media if each.name.endswith(end)) for end in ("jpg", "mp4")
+    )
+    config = EngineConfig.of(model=str(model))
+    what = Measurement(config, Subject.of(config), Media.of(image, video), QUICK if quick else FULL)
+    return measured(what, lambda step: console.print(f"profile: {step}", style="dim"))
+
+
+def main(
+    model: Annotated[Path, typer.Argument(help="Checkpoint")] = checkpoint.DEFAULT_FOLDER,
+    only: Annotated[list[str] | None, typer.Option("--workload", help="One of the workloads; may be repeated")] = None,
+    profile: Annotated[Path | None, typer.Option(help="A profile that was measured before")] = None,
+    seconds: Annotated[float, typer.Option(help="Of each search")] = 60.0,
+    quick: Annotated[bool, typer.Option("--quick", help="A quarter of the requests, and a quicker profile")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Begin anew, whatever was saved")] = False,
+    out: Annotated[Path, typer.Option(help="Where everything is saved")] = Path("bench/results/plan-proof.json"),
+) -> None:
+    """Compare predictions with measurements."""
+    console = Console()
+    if not (model / "config.json").exists():
+        checkpoint.make(model)
+    if out.exists() and not again:
+        results = msgspec.json.decode(out.read_bytes(), type=Results)
+    else:
+        found = read_profile(profile) if profile else profile_of(model, quick, console)
+        results = Results(" ".join(["python", *sys.argv]), describe_machine(), found, quick)
+
+    def save() -> None:
+        out.write_bytes(msgspec.json.format(msgspec.json.encode(results)) + b"\n")
+
+    save()
+    proof = Proof(model, results, save, console)
+    try:
+        for name in only or list(WORKLOADS):
+            proof.run(name, seconds / 4 if quick else seconds)
+    except KeyboardInterrupt:
+        console.print("stopped: the same command goes on")
+    show(results, console)
+    if results.servers:
+        draw(results, out.with_suffix(".png"))
+
+
+if __name__ == "__main__":
+    typer.run(main)
