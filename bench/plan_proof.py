@@ -150,7 +150,7 @@ class Proof:
             records = asyncio.run(self._ask(server.url, name, case, rate))
         simulated = case.simulate(candidate_of(choice), rate)
         assert simulated is not None
-        return Run(rate, seen(case, simulated), seen(case, records))
+        return Run(rate, case.latencies(simulated), latencies(records, case.tokens, case.slo))
 
     async def _ask(self, url: str, name: str, case: Case, rate: float) -> list[Record]:
         count, asked = self._count(name), WORKLOADS[name]
@@ -200,10 +200,6 @@ def candidate_of(choice: Choice) -> Candidate:
     known = {name: value for name, value in choice.options.items() if name in Candidate.__struct_fields__}
     targets = bool({"slo_ttft", "slo_tbt"} & set(choice.options))
     return Candidate(label=choice.label, placement=choice.placement, devices=1, targets=targets, **known)
-
-
-def seen(case: Case, records: list[Record]) -> Latencies:
-    return latencies(records, case.tokens, case.slo)
 
 
 def show(results: Results, console: Console) -> None:

@@ -13,7 +13,7 @@ from planned_cases import case, profile, requests
 
 from unifiedserve.bench.slo import Slo
 from unifiedserve.errors import ConfigError
-from unifiedserve.placement import read_placement
+from unifiedserve.placement import Stage, read_placement
 from unifiedserve.planning.bounds import most_throughput
 from unifiedserve.planning.candidates import Candidate
 from unifiedserve.planning.case import Case
@@ -82,7 +82,10 @@ def test_why_it_is_best(planned: Plan) -> None:
     lines = explain(planned)
     assert lines[0].startswith(f"{planned.choices[0].label} is best: ")
     assert len(lines) == len(planned.choices)
-    assert all("% of its devices' time" in line for line in lines)
+    assert all("% busy at" in line or "the busiest stage" in line for line in lines)
+    for choice in planned.choices:
+        assert set(choice.seen.busy) == set(Stage)
+        assert all(0 < share <= 1 for share in choice.seen.busy.values())
 
 
 def test_files(planned: Plan, tmp_path: Path) -> None:

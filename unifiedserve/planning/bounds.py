@@ -31,10 +31,6 @@ class Cut:
         """Return how many requests a second there are at most when all wait."""
         return self.capacity * len(self.seconds) / total if (total := sum(self.seconds)) else inf
 
-    def utilisation(self, rate: float) -> float:
-        """Return the part of the devices' time that so many requests a second take at least."""
-        return rate / self.throughput
-
     def goodput(self, span: float, slack: float) -> float:
         """Return the rate up to which nine tenths of the requests may be done in time.
 

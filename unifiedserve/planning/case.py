@@ -2,21 +2,31 @@
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from math import inf
+from typing import Any, NamedTuple
 
 from unifiedserve.bench.records import Record
 from unifiedserve.bench.slo import Slo
 from unifiedserve.config import EngineConfig
+from unifiedserve.placement import Placement, Stage
 from unifiedserve.planning.arrivals import arrivals_of, at_rate
 from unifiedserve.planning.candidates import Candidate
-from unifiedserve.planning.objective import last_due
+from unifiedserve.planning.objective import Latencies, last_due, latencies
 from unifiedserve.planning.pages import free_pages, kv_mib
 from unifiedserve.planning.workload import Workload
 from unifiedserve.profiles import HardwareProfile
 from unifiedserve.scheduling import Targets, budget_of
-from unifiedserve.scheduling.simulation import Cores, Gpus, Sharing, Simulator
+from unifiedserve.scheduling.simulation import Cores, Gpus, Sharing, Simulated, Simulator
 
 _LOOKS = 16  # at the requests that have failed while a run goes on
+_ROUNDING = 1e-9
+
+
+class Run(NamedTuple):
+    """What clients would have recorded, and the part of the time that workers of each stage were busy."""
+
+    records: list[Record]
+    busy: dict[Stage, float]
 
 
 class Case:
@@ -80,14 +90,10 @@ class Case:
         """Tell whether the weights leave room for a KV cache on every device."""
         return free_pages(self.profile, candidate.table(self.profile.device.cores)) is not None
 
-    def simulate(self, candidate: Candidate, rate: float, goal: float | None = None) -> list[Record] | None:
+    def simulate(self, candidate: Candidate, rate: float, goal: float | None = None) -> Run | None:
         """Return what clients would see; None as soon as less than `goal` of the requests can hold their targets."""
-        placement, config, costs = (
-            candidate.table(self.profile.device.cores),
-            EngineConfig.of(**self.options(candidate)),
-            self.profile.costs,
-        )
-        free = free_pages(self.profile, placement)
+        placement, costs = candidate.table(self.profile.device.cores), self.profile.costs
+        config, free = EngineConfig.of(**self.options(candidate)), free_pages(self.profile, placement)
         assert free is not None, "what does not fit is not simulated"
         sharing = sharing_of(self.profile, candidate.devices)
         budget = budget_of(config, free.kv, costs.lone_step or costs.decode(1, 1), rests=sharing.rests)
@@ -101,20 +107,38 @@ class Case:
             targets=Targets(config),
             dual_streams=candidate.runs_dual(self.profile.device.kind),
         )
-        return self._run(simulator, rate, goal)
+        return self._run(simulator, placement, sharing, rate, goal)
 
-    def _run(self, simulator: Simulator, rate: float, goal: float | None) -> list[Record] | None:
+    def latencies(self, run: Run) -> Latencies:
+        """Return the figures of a run."""
+        return latencies(run.records, self.tokens, self.slo, run.busy)
+
+    def _run(
+        self, simulator: Simulator, placement: Placement, sharing: Sharing, rate: float, goal: float | None
+    ) -> Run | None:
         requests = self.records(rate, [[]] * len(self.arrivals))
         ends = [last_due(record, self.slo, tokens) for record, tokens in zip(requests, self.tokens, strict=True)]
-        if goal is not None:
-            for look in range(1, _LOOKS + 1):
-                simulator.run(until=(now := max(ends) * look / _LOOKS))
-                late = {uid for uid, end in enumerate(ends) if end <= now} & set(simulator.unfinished)
-                if len(late) > (1 - goal) * len(ends) + 1e-9:
-                    return None
-        else:
-            simulator.run()
-        return self.records(rate, [simulator.tokens[uid] for uid in range(len(ends))])
+        for now in _looks(max(ends)) if goal is not None else ():
+            simulator.run(until=now)
+            late = {uid for uid, end in enumerate(ends) if end <= now} & set(simulator.unfinished)
+            if goal is not None and len(late) > (1 - goal) * len(ends) + _ROUNDING:
+                return None
+        simulator.run()
+        records = self.records(rate, [simulator.tokens[uid] for uid in range(len(ends))])
+        return Run(records, _busy(Simulated.of(simulator.system), placement, sharing))
+
+
+def _looks(end: float) -> list[float]:
+    """Return the times at which to look for requests that have failed; none where nothing has to end by a time."""
+    return [end * look / _LOOKS for look in range(1, _LOOKS + 1)] if end < inf else []
+
+
+def _busy(simulated: Simulated, placement: Placement, sharing: Sharing) -> dict[Stage, float]:
+    """Return the part of the time that workers, or decoders of media, of each stage had work under way."""
+    workers = {stage: float(len(placement.hosts(stage))) for stage in Stage}
+    hosts = [each for each in placement.instances if Stage.VISION in each.stages]
+    workers[Stage.VISION] = sum(sharing.decoders(each.threads(sharing.threads(giving=False))) for each in hosts)
+    return {stage: min(1.0, simulated.busy.get(stage, 0.0) / workers[stage]) for stage in Stage}
 
 
 def sharing_of(profile: HardwareProfile, devices: int) -> Sharing:

@@ -5,11 +5,10 @@ from time import monotonic
 
 from unifiedserve.bench.records import Record
 from unifiedserve.bench.slo import Slo
-from unifiedserve.planning.bounds import cuts_of
 from unifiedserve.planning.candidates import Candidate
 from unifiedserve.planning.case import Case
 from unifiedserve.planning.objective import needed
-from unifiedserve.planning.plan import Busiest, Choice, Frontier, Point
+from unifiedserve.planning.plan import Choice, Frontier, Point
 from unifiedserve.planning.pool import Pool
 from unifiedserve.planning.ranking import Rated
 
@@ -27,15 +26,8 @@ def choice_of(case: Case, rated: Rated, curve: Sequence[Point] = ()) -> Choice:
         options=case.options(candidate),
         value=score.value,
         seen=score.seen,
-        busiest=busiest(case, candidate, score.value),
         curve=list(curve),
     )
-
-
-def busiest(case: Case, candidate: Candidate, rate: float) -> Busiest:
-    """Return the stages whose devices have the least time left at a rate; of equals the fewest stages."""
-    cut = max(cuts_of(case, candidate), key=lambda cut: (cut.utilisation(rate), -len(cut.stages)))
-    return Busiest(tuple(cut.stages), cut.utilisation(rate))
 
 
 def curves(case: Case, pool: Pool, rated: Sequence[Rated], until: float) -> list[list[Point]]:
@@ -50,11 +42,11 @@ def curves(case: Case, pool: Pool, rated: Sequence[Rated], until: float) -> list
 
 def point(case: Case, candidate: Candidate, rate: float, until: float) -> Point | None:
     """Return how many requests hold their targets at a rate; None if it is too late to find out."""
-    if monotonic() >= until or not (records := case.simulate(candidate, rate)):
+    if monotonic() >= until or not (run := case.simulate(candidate, rate)):
         return None
-    both = list(zip(records, case.tokens, strict=True))
+    both = list(zip(run.records, case.tokens, strict=True))
     held = sum(needed(record, case.slo, tokens) <= 1 for record, tokens in both)
-    first = sum(_first_late(record, case.slo) for record in records)
+    first = sum(_first_late(record, case.slo) for record in run.records)
     return Point(rate, held / len(both), first / len(both), (len(both) - held) / len(both) - first / len(both))
 
 

@@ -1,10 +1,10 @@
 """Why a placement wins, in words."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from unifiedserve.planning.plan import Choice, Plan
 
-_FULL = 0.85  # of a device's time, from which on it is the limit
+_FULL = 0.85  # of the time, from which on a stage is the limit
 _LATE = 0.02  # of the requests, from which on they are worth a word
 
 
@@ -39,18 +39,12 @@ def _reasons(plan: Plan) -> Iterator[str]:
 
 
 def limit(choice: Choice) -> str:
-    """Return what keeps a placement from more: the stage whose devices are full, or the target that is missed next."""
-    busiest, missed = choice.busiest, _missed(choice)
-    share = f"{min(busiest.share, 1.0):.0%} of its devices' time at {choice.value:.3g}/s"
-    if busiest.share >= _FULL or not missed:
-        return f"{_names(busiest.stages)} take {share}"
-    return f"{missed}, though {_names(busiest.stages)} take only {share}"
-
-
-def _names(stages: Sequence[str]) -> str:
-    """Return stages in a row."""
-    *others, last = stages
-    return f"{', '.join(others)} and {last}" if others else f"steps of {last}"
+    """Return what keeps a placement from more: a stage whose workers are always busy, or the target missed next."""
+    stage, share = max(choice.seen.busy.items(), key=lambda one: one[1])
+    rate, missed = f"at {choice.value:.3g}/s", _missed(choice)
+    if share >= _FULL or not missed:
+        return f"{stage} is the bottleneck, {share:.0%} busy {rate}"
+    return f"{missed}, with {stage} the busiest stage, {share:.0%} {rate}"
 
 
 def _missed(choice: Choice) -> str:

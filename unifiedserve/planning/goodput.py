@@ -9,7 +9,7 @@ from unifiedserve.bench.goodput.bracket import Bracket
 from unifiedserve.planning.bounds import most_goodput, most_throughput
 from unifiedserve.planning.candidates import Candidate
 from unifiedserve.planning.case import Case
-from unifiedserve.planning.objective import GOAL, Latencies, latencies
+from unifiedserve.planning.objective import GOAL, Latencies
 from unifiedserve.planning.options import Objective
 
 _APART = 50.0  # times the work of a request lie between two that are alone
@@ -74,9 +74,9 @@ def _goodput(case: Case, candidate: Candidate, wanted: Wanted) -> Score:
 
 def alone(case: Case, candidate: Candidate) -> Latencies:
     """Return what clients see where hardly a request meets another one."""
-    records = case.simulate(candidate, most_throughput(case, candidate) / _APART)
-    assert records is not None
-    return latencies(records, case.tokens, case.slo)
+    run = case.simulate(candidate, most_throughput(case, candidate) / _APART)
+    assert run is not None
+    return case.latencies(run)
 
 
 def highest(case: Case, candidate: Candidate, objective: Objective) -> float:
@@ -91,8 +91,8 @@ def highest(case: Case, candidate: Candidate, objective: Objective) -> float:
 
 def attained(case: Case, candidate: Candidate, rate: float) -> Latencies | None:
     """Return what clients see at a rate; None if too few requests hold their targets."""
-    records = case.simulate(candidate, rate, GOAL)
-    found = None if records is None else latencies(records, case.tokens, case.slo)
+    run = case.simulate(candidate, rate, GOAL)
+    found = case.latencies(run) if run else None
     return found if found and found.attainment >= GOAL else None
 
 
@@ -101,7 +101,7 @@ def _throughput(case: Case, candidate: Candidate, wanted: Wanted) -> Score:
     ceiling = highest(case, candidate, "e2etp-cost")
     if ceiling <= wanted.floor:
         return Score(ceiling, 0, exact=False)
-    records = case.simulate(candidate, _AT_ONCE)
-    assert records is not None
-    value = len(records) / max(record.ended for record in records)
-    return Score(value, 1, True, latencies(records, case.tokens, case.slo))
+    run = case.simulate(candidate, _AT_ONCE)
+    assert run is not None
+    value = len(run.records) / max(record.ended for record in run.records)
+    return Score(value, 1, True, case.latencies(run))

@@ -1,6 +1,6 @@
 """Whether requests got what they are owed, and which figure of a run counts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil, inf
 
 import msgspec
@@ -10,18 +10,23 @@ from unifiedserve.bench.metrics.attainment import SHARE, needed_scale
 from unifiedserve.bench.metrics.latency import tbts
 from unifiedserve.bench.records import Record
 from unifiedserve.bench.slo import Slo
+from unifiedserve.placement import Stage
 
 GOAL = SHARE  # of requests: HydraInfer §2.3, EPD §3.3.3
 
 
 class Latencies(msgspec.Struct, frozen=True, kw_only=True):
-    """What clients saw of a run: the share of requests that held their targets, and seconds."""
+    """What clients saw of a run: the share of requests that held their targets, and seconds.
+
+    `busy` is the part of the time that the workers of each stage had a step under way, as far as that is known.
+    """
 
     attainment: float
     scale: float  # of the targets, with which just enough requests would hold them
     ttft_p50: float | None = None
     ttft_p90: float | None = None
     tbt_p99: float | None = None
+    busy: dict[Stage, float] = {}
 
 
 def last_due(record: Record, slo: Slo, tokens: int) -> float:
@@ -45,7 +50,9 @@ def needed(record: Record, slo: Slo, tokens: int) -> float:
     return max(needed_scale(record, slo), mean)
 
 
-def latencies(records: Sequence[Record], tokens: Sequence[int], slo: Slo) -> Latencies:
+def latencies(
+    records: Sequence[Record], tokens: Sequence[int], slo: Slo, busy: Mapping[Stage, float] | None = None
+) -> Latencies:
     """Return the figures of a run in which the requests were to have so many `tokens`."""
     scales = sorted(needed(record, slo, count) for record, count in zip(records, tokens, strict=True))
     first = [record.token_times[0] - record.due for record in records if record.token_times]
@@ -56,4 +63,5 @@ def latencies(records: Sequence[Record], tokens: Sequence[int], slo: Slo) -> Lat
         ttft_p50=float(np.percentile(first, 50)) if first else None,
         ttft_p90=float(np.percentile(first, 90)) if first else None,
         tbt_p99=float(np.percentile(gaps, 99)) if gaps.size else None,
+        busy=dict(busy or {}),
     )

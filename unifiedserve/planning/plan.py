@@ -18,13 +18,6 @@ class Point(msgspec.Struct, frozen=True):
     tokens_late: float
 
 
-class Busiest(msgspec.Struct, frozen=True):
-    """The stages whose devices are busiest, and the least part of their time that they are (1.0: always)."""
-
-    stages: tuple[str, ...]
-    share: float
-
-
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """A placement with a short name, the options of `serve` that go with it, and what both give.
 
@@ -37,7 +30,6 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, Any]
     value: float
     seen: Latencies
-    busiest: Busiest
     curve: list[Point] = []
 
 
