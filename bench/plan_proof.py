@@ -75,8 +75,8 @@ WORKLOADS = {
     "long-videos": Asked(1.0, Slo(ttft=6.0, ttft_per_video_second=0.15, tbt=0.3), 40),
 }
 DEFAULTS = {
-    "defaults": Candidate(label="defaults", placement="v+ep+d"),
-    "monolithic, defaults": Candidate(label="monolithic, defaults", placement="v+epd"),
+    "defaults": Candidate(method="", label="defaults", placement="v+ep+d"),
+    "monolithic, defaults": Candidate(method="", label="monolithic, defaults", placement="v+epd"),
 }
 
 
@@ -199,7 +199,7 @@ def candidate_of(choice: Choice) -> Candidate:
     """Return the candidate that a choice was."""
     known = {name: value for name, value in choice.options.items() if name in Candidate.__struct_fields__}
     targets = bool({"slo_ttft", "slo_tbt"} & set(choice.options))
-    return Candidate(label=choice.label, placement=choice.placement, devices=1, targets=targets, **known)
+    return Candidate(method="", label=choice.label, placement=choice.placement, devices=1, targets=targets, **known)
 
 
 def show(results: Results, console: Console) -> None:

@@ -39,7 +39,7 @@ def workloads(draw: st.DrawFn) -> Workload:
 
 def candidates() -> st.SearchStrategy[Candidate]:
     return st.builds(
-        lambda layout, **options: Candidate(label=layout.label, placement=layout.placement, **options),
+        lambda layout, **options: Candidate(method="", label=layout.label, placement=layout.placement, **options),
         st.sampled_from(LAYOUTS),
         prefill_chunk_tokens=st.sampled_from([256, 1024, 8192]),
         encode_budget_tokens=st.sampled_from([256, 4096]),

@@ -35,7 +35,7 @@ def planned() -> Plan:
 
 
 def test_the_best_is_no_worse_than_the_default(planned: Plan) -> None:
-    default = score(case(), Candidate(label="", placement="v+ep+d"), Wanted("goodput"))
+    default = score(case(), Candidate(method="", label="", placement="v+ep+d"), Wanted("goodput"))
     assert planned.choices[0].value >= default.value > 0
 
 
@@ -59,7 +59,9 @@ def test_what_is_said_of_the_best_is_simulated(planned: Plan) -> None:
 def candidate_of(choice: Choice) -> Candidate:
     """Return the candidate that has these options."""
     known = {name: value for name, value in choice.options.items() if name in Candidate.__struct_fields__}
-    return Candidate(label=choice.label, placement=choice.placement, targets="slo_tbt" in choice.options, **known)
+    return Candidate(
+        method="", label=choice.label, placement=choice.placement, targets="slo_tbt" in choice.options, **known
+    )
 
 
 def test_no_goodput_is_above_what_lasts(planned: Plan) -> None:
@@ -157,7 +159,7 @@ def test_a_profile_that_does_not_know_videos() -> None:
 def test_more_devices_never_reach_less_in_the_front(found: list[tuple[int, float]]) -> None:
     ranking = Ranking()
     for number, (devices, value) in enumerate(found):
-        ranking.add(Rated(Candidate(label="", placement=str(number), devices=devices), Score(value, 1)))
+        ranking.add(Rated(Candidate(method="", label="", placement=str(number), devices=devices), Score(value, 1)))
     front = [(each.candidate.devices, each.score.value) for each in ranking.front()]
     assert front == sorted(set(front))
     assert all(more > fewer for (_, fewer), (_, more) in itertools.pairwise(front))
@@ -169,5 +171,5 @@ def test_more_devices_never_reach_less_in_the_front(found: list[tuple[int, float
 def test_devices_have_to_be_worth_their_cost() -> None:
     ranking = Ranking(cost=1.0)
     for devices, value in ((1, 2.0), (2, 2.5)):
-        ranking.add(Rated(Candidate(label="", placement=str(devices), devices=devices), Score(value, 1)))
+        ranking.add(Rated(Candidate(method="", label="", placement=str(devices), devices=devices), Score(value, 1)))
     assert [each.candidate.devices for each in ranking.best] == [1, 2]

@@ -15,9 +15,11 @@ Switch = Literal["on", "off"]
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """A placement as `--placement` has it, in parts, on so many devices, and how its steps are filled.
 
-    `label` is its short name. With `targets` the engine is told the targets of requests; else it finds its own.
+    It is of a `method`, and `label` is its short name. With `targets` the engine is told the targets of requests; else
+    it finds its own.
     """
 
+    method: str
     label: str
     placement: str
     devices: int = 1

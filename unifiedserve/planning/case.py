@@ -116,21 +116,33 @@ class Case:
     def _run(
         self, simulator: Simulator, placement: Placement, sharing: Sharing, rate: float, goal: float | None
     ) -> Run | None:
-        requests = self.records(rate, [[]] * len(self.arrivals))
-        ends = [last_due(record, self.slo, tokens) for record, tokens in zip(requests, self.tokens, strict=True)]
-        for now in _looks(max(ends)) if goal is not None else ():
-            simulator.run(until=now)
-            late = {uid for uid, end in enumerate(ends) if end <= now} & set(simulator.unfinished)
-            if goal is not None and len(late) > (1 - goal) * len(ends) + _ROUNDING:
-                return None
+        if goal is not None and self._fails(simulator, rate, goal):
+            return None
         simulator.run()
-        records = self.records(rate, [simulator.tokens[uid] for uid in range(len(ends))])
+        records = self.records(rate, [simulator.tokens[uid] for uid in range(len(self.arrivals))])
         return Run(records, _busy(Simulated.of(simulator.system), placement, sharing))
 
+    def _fails(self, simulator: Simulator, rate: float, goal: float) -> bool:
+        """Let a run go on to its last deadline, or until too many requests have missed one."""
+        requests = self.records(rate, [[]] * len(self.arrivals))
+        first = [record.due + self.slo.ttft_of(record) for record in requests]
+        last = [last_due(record, self.slo, tokens) for record, tokens in zip(requests, self.tokens, strict=True)]
+        for now in _looks(max(first), max(last)):
+            simulator.run(until=now)
+            tokens, open_ = simulator.tokens, set(simulator.unfinished)
+            late = sum(
+                min(tokens[uid][:1] or [now]) > first[uid] or (uid in open_ and last[uid] <= now)
+                for uid in range(len(requests))
+            )
+            if late > (1 - goal) * len(requests) + _ROUNDING:
+                return True
+        return False
 
-def _looks(end: float) -> list[float]:
-    """Return the times at which to look for requests that have failed; none where nothing has to end by a time."""
-    return [end * look / _LOOKS for look in range(1, _LOOKS + 1)] if end < inf else []
+
+def _looks(first: float, last: float) -> list[float]:
+    """Return the times at which to look for requests that have failed: most while first tokens are due."""
+    times = [first * look / _LOOKS for look in range(1, _LOOKS + 1)] if first < inf else []
+    return [*times, last] if last < inf else times
 
 
 def _busy(simulated: Simulated, placement: Placement, sharing: Sharing) -> dict[Stage, float]:

@@ -55,20 +55,20 @@ def _goodput(case: Case, candidate: Candidate, wanted: Wanted) -> Score:
     ceiling, floor = min(wanted.failed, highest(case, candidate, "goodput")), wanted.floor
     if ceiling <= floor:
         return Score(ceiling, 0, exact=False)
-    seen, simulations = None if floor else alone(case, candidate), int(not floor)
-    if seen and seen.attainment < GOAL:
-        return Score(0.0, 1, exact=False, seen=seen)
-    bracket = Bracket(min(ceiling / 2, max(floor, _FIRST)), wanted.precision)
+    bracket, simulations, seen = Bracket(min(ceiling / 2, max(floor, _FIRST)), wanted.precision), 0, None
     if ceiling < inf:
         bracket.tell(ceiling, False)
-    while rate := floor if not simulations else bracket.next_rate():
+    while rate := bracket.next_rate() if simulations else floor or bracket.next_rate():
         if monotonic() >= wanted.until:
             return Score(bracket.low or 0.0, simulations, False, seen)
-        found = attained(case, candidate, rate)
+        found, simulations = attained(case, candidate, rate), simulations + 1
         bracket.tell(rate, found is not None)
-        simulations, seen = simulations + 1, found or seen
-        if floor and not seen:
-            return Score(floor, 1, exact=False)
+        seen = found or seen
+        if simulations == 1 and not found:
+            if floor:
+                return Score(floor, 1, exact=False)
+            if (near := alone(case, candidate)).attainment < GOAL:
+                return Score(0.0, 2, exact=False, seen=near)
     return Score(bracket.low or 0.0, simulations, True, seen, bracket.high)
 
 

@@ -6,6 +6,7 @@ from unifiedserve.planning.candidates import Candidate
 from unifiedserve.planning.goodput import Score
 
 SHOWN = 4  # the best and three runners-up
+_NEAR = 0.5  # of the best: what is below is no runner-up, even where there are few
 
 
 class Rated(msgspec.Struct, frozen=True):
@@ -34,14 +35,20 @@ class Ranking:
         return sorted(self._best.values(), key=lambda each: (-self._net(each), each.candidate.devices))
 
     def floor(self, candidate: Candidate) -> float:
-        """Return what a candidate has to reach: the best of its placement if that is shown, else the last that is."""
+        """Return what a candidate has to reach to be of interest (requests a second).
+
+        That is the best of its placement if that is shown, else the last that is shown; with fewer devices than others
+        it may also be the first with so many.
+        """
         best = self.best
         own = [each for each in best[:SHOWN] if each.candidate.placement == candidate.placement]
         if own:
             return own[0].score.value
-        if len(best) < SHOWN:
+        if not best:
             return 0.0
-        return max(0.0, self._net(best[SHOWN - 1]) + self._cost * candidate.devices)
+        last = self._net(best[SHOWN - 1]) if len(best) >= SHOWN else _NEAR * self._net(best[0])
+        fewer = [each.score.value for each in best if each.candidate.devices <= candidate.devices]
+        return max(0.0, min(last + self._cost * candidate.devices, max(fewer, default=0.0)))
 
     def front(self) -> list[Rated]:
         """Return the best for so many devices or fewer, where more devices reach more (the Pareto front)."""

@@ -83,11 +83,14 @@ class Search:
             return
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         study = optuna.create_study(direction="maximize", sampler=self._sampler())
-        for choices in islice(space.first(), max(trials, 1)) if self._effort.sampler == "tpe" else ():
-            study.enqueue_trial(choices)
         left = max(trials, 1)
+        if self._effort.sampler == "tpe":
+            for choices in islice(space.first([each.candidate for each in self.ranking.best[:SHOWN]]), left):
+                study.enqueue_trial(choices)
+        size = self._pool.processes  # of a batch: small as long as no floor is known
         while left > 0 and monotonic() < until:
-            batch = [study.ask() for _ in range(min(left, _A_BATCH * self._pool.processes))]
+            batch = [study.ask() for _ in range(min(left, size))]
+            size = _A_BATCH * self._pool.processes
             candidates = [space.choose(trial) for trial in batch]
             for trial, found in zip(batch, self._scores(candidates, _COARSE, until), strict=True):
                 if found.exact:

@@ -1,6 +1,6 @@
 """The candidates over some devices, as a search chooses them: a method, one of its placements, and its options."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from unifiedserve.config import Order
@@ -13,7 +13,7 @@ from unifiedserve.planning.options import Objective
 _ORDERS: list[Order] = ["slack", "shortest", "fcfs"]
 _TOKENS = (8, 13)  # powers of two that the budgets of a step may be
 _RUNNING = (3, 9)  # powers of two of answers at a time
-_DEFAULT_RUNNING = 6
+_DEFAULTS = Candidate(method="", label="", placement="", targets=True)  # a server's, which is told the targets
 
 Choices = dict[str, Any]
 
@@ -45,11 +45,14 @@ class Space:
         """Tell whether there is any."""
         return bool(self._layouts)
 
-    def first(self) -> Iterator[Choices]:
-        """Yield what to try first: of each method the placement that may reach the most, best methods first."""
+    def first(self, known: Sequence[Candidate]) -> Iterator[Choices]:
+        """Yield what to try first: what does well with other devices, and of each method what may reach the most."""
+        for candidate in known:
+            if candidate.method in self._layouts:
+                yield _choices(candidate.method, 0, candidate)
         methods = sorted(self._layouts, key=lambda method: -self._layouts[method][0][0])
-        yield from (self._choices(method, 0) for method in methods)
-        yield from (self._choices(method, 1) for method in methods if len(self._layouts[method]) > 1)
+        yield from (_choices(method, 0) for method in methods)
+        yield from (_choices(method, 1) for method in methods if len(self._layouts[method]) > 1)
 
     def choose(self, chooser: Chooser) -> Candidate:
         """Return a candidate by choices."""
@@ -70,20 +73,23 @@ class Space:
             irp=chooser.suggest_categorical("irp", ["auto", "off"]) if plain.has_parallel_encoders else "auto",
         )
 
-    def _choices(self, method: str, place: int) -> Choices:
-        """Return the choices of a placement with the defaults of a server."""
-        return {
-            "method": method,
-            f"placement of {method}": place,
-            "order": "slack",
-            "prefill tokens": 9,
-            "encode tokens": 9,
-            "running": _DEFAULT_RUNNING,
-            "targets": True,
-            "dual streams": "auto",
-            "irp": "auto",
-        }
+
+def _choices(method: str, place: int, like: Candidate = _DEFAULTS) -> Choices:
+    """Return the choices of a placement, by its place in its method, with the options of a candidate."""
+    return {
+        "method": method,
+        f"placement of {method}": place,
+        "order": like.order,
+        "prefill tokens": like.prefill_chunk_tokens.bit_length() - 1,
+        "encode tokens": like.encode_budget_tokens.bit_length() - 1,
+        "running": like.max_running.bit_length() - 1,
+        "targets": like.targets,
+        "dual streams": like.dual_streams,
+        "irp": like.irp,
+    }
 
 
 def _candidate(layout: Layout, **options: Any) -> Candidate:
-    return Candidate(label=layout.label, placement=layout.placement, devices=layout.devices, **options)
+    return Candidate(
+        method=layout.method, label=layout.label, placement=layout.placement, devices=layout.devices, **options
+    )
