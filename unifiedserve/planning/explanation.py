@@ -17,7 +17,7 @@ def explain(plan: Plan) -> list[str]:
 
 def _nothing(plan: Plan) -> str:
     if plan.nearest is None:
-        return "interrupted before anything was found" if plan.interrupted else "nothing was found: give it more time"
+        return "nothing was found" if plan.interrupted else "nothing was found in that time: give it more --seconds"
     nearest = plan.nearest
     return (
         f"nothing meets these targets, not even for requests that are alone; {nearest.label} comes closest: "

@@ -20,7 +20,7 @@ _FIRST = 1.0  # requests a second, where no bound is known
 class Score(msgspec.Struct, frozen=True):
     """Requests a second that a candidate reaches, what clients see then, and how often it was simulated.
 
-    Not `exact`: it stays below `value`, or time was up. With 0 requests that are alone miss the targets.
+    Not `exact`: it stays below `value`. What is `seen` where that is 0 is of requests that are alone.
     """
 
     value: float
@@ -60,21 +60,24 @@ def _goodput(case: Case, candidate: Candidate, wanted: Wanted) -> Score:
         bracket.tell(ceiling, False)
     while rate := bracket.next_rate() if simulations else floor or bracket.next_rate():
         if monotonic() >= wanted.until:
-            return Score(bracket.low or 0.0, simulations, False, seen)
+            return Score(bracket.low or 0.0, simulations, bracket.low is not None, seen)
         found, simulations = attained(case, candidate, rate), simulations + 1
         bracket.tell(rate, found is not None)
         seen = found or seen
         if simulations == 1 and not found:
             if floor:
                 return Score(floor, 1, exact=False)
-            if (near := alone(case, candidate)).attainment < GOAL:
+            slow = most_throughput(case, candidate) / _APART
+            if (near := alone(case, candidate, slow)).attainment < GOAL:
                 return Score(0.0, 2, exact=False, seen=near)
+            bracket.tell(slow, True)
+            seen = near
     return Score(bracket.low or 0.0, simulations, True, seen, bracket.high)
 
 
-def alone(case: Case, candidate: Candidate) -> Latencies:
-    """Return what clients see where hardly a request meets another one."""
-    run = case.simulate(candidate, most_throughput(case, candidate) / _APART)
+def alone(case: Case, candidate: Candidate, rate: float) -> Latencies:
+    """Return what clients see at a rate at which hardly a request meets another one."""
+    run = case.simulate(candidate, rate)
     assert run is not None
     return case.latencies(run)
 

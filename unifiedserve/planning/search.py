@@ -128,7 +128,7 @@ class Search:
         """The candidate that would meet the targets first if they were longer; None unless nothing meets them."""
         if self.ranking.best:
             return None
-        scales = {each: score.seen.scale for each, score in self._known.items() if score.seen}
+        scales = {each: score.seen.scale for each, score in self._known.items() if score.seen and not score.exact}
         found = min(scales, key=scales.__getitem__, default=None)
         return Rated(found, self._known[found]) if found else None
 
