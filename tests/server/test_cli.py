@@ -25,6 +25,7 @@ from unifiedserve.cli.options import options_of
 from unifiedserve.config import EngineConfig
 from unifiedserve.doctor import gpu
 from unifiedserve.models.tiny import make_checkpoint
+from unifiedserve.planning.options import PlanOptions
 
 COMMAND = [sys.executable, "-m", "unifiedserve.cli"]
 
@@ -55,7 +56,7 @@ def test_serve_has_every_option_of_the_config() -> None:
     assert re.findall(r"^(\w+):$", text, re.MULTILINE) == headings
 
 
-@pytest.mark.parametrize("options", [EngineConfig, RunOptions, GoodputOptions])
+@pytest.mark.parametrize("options", [EngineConfig, RunOptions, GoodputOptions, PlanOptions])
 def test_a_help_text_makes_sense_without_its_option(options: type[msgspec.Struct]) -> None:
     for field, hint in options_of(options):
         name = field.name

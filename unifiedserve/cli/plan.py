@@ -36,7 +36,7 @@ def run(asked: PlanOptions) -> int:
     case = Case(_profile(asked), workload, _slo(asked), asked.frames)
     effort = Effort(trials=asked.trials, seconds=asked.seconds, seed=asked.seed)
     processes = asked.processes or len(os.sched_getaffinity(0))
-    with _shown(console, asked.seconds) as tell:
+    with _shown(Console(stderr=True), asked.seconds) as tell:
         made = make_plan(
             case, asked.devices, asked.objective, effort, cost=asked.device_cost, processes=processes, tell=tell
         )
