@@ -17,7 +17,7 @@ from unifiedserve.planning.case import Case
 from unifiedserve.planning.files import command, write
 from unifiedserve.planning.options import PlanOptions
 from unifiedserve.planning.plan import Plan
-from unifiedserve.planning.planner import make_plan
+from unifiedserve.planning.planner import check, make_plan
 from unifiedserve.planning.search import Effort, Tried
 from unifiedserve.planning.terminal import show
 from unifiedserve.planning.workload import read_workload
@@ -34,6 +34,7 @@ def run(asked: PlanOptions) -> int:
     console = Console(stderr=asked.json)
     workload = read_workload(asked.trace, asked.requests, asked.seed, asked.cv, texts_only=asked.texts_only)
     case = Case(_profile(asked), workload, _slo(asked), asked.frames)
+    check(case, asked.devices, asked.objective)
     effort = Effort(trials=asked.trials, seconds=asked.seconds, seed=asked.seed)
     processes = asked.processes or len(os.sched_getaffinity(0))
     with _shown(Console(stderr=True), asked.seconds) as tell:

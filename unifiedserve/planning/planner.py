@@ -27,7 +27,7 @@ def make_plan(
 
     Ctrl-C ends the search: the plan, marked, is of what there is then. Raises ConfigError for what cannot be planned.
     """
-    _check(case, devices, objective)
+    check(case, devices, objective)
     start = monotonic()
     search = Search(case, effort, objective, cost, tell)
     interrupted = False
@@ -61,7 +61,8 @@ def make_plan(
     )
 
 
-def _check(case: Case, devices: int, objective: Objective) -> None:
+def check(case: Case, devices: int, objective: Objective) -> None:
+    """Raise ConfigError for what cannot be planned, whatever is tried."""
     if devices < 1:
         raise ConfigError(f"--devices {devices}: a placement needs one device at least")
     if case.profile.device.kind == "cpu" and devices > 1:
