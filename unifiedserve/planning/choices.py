@@ -12,7 +12,7 @@ from unifiedserve.planning.plan import Choice, Frontier, Point
 from unifiedserve.planning.pool import Pool
 from unifiedserve.planning.ranking import Rated
 
-_CURVE = (0.5, 0.8, 1.05, 1.3, 1.7)  # times the best placement's goodput
+_CURVE = (0.5, 1.1, 1.5)  # times the best placement's goodput
 
 
 def choice_of(case: Case, rated: Rated, curve: Sequence[Point] = ()) -> Choice:

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
+from unifiedserve.placement.parts import split_parts, stages_of
 from unifiedserve.planning.plan import Choice, Plan
 
-_FULL = 0.85  # of the time, from which on a stage is the limit
+_FULL = 0.85  # of the time, from which on workers are the limit
 _LATE = 0.02  # of the requests, from which on they are worth a word
 
 
@@ -39,12 +40,24 @@ def _reasons(plan: Plan) -> Iterator[str]:
 
 
 def limit(choice: Choice) -> str:
-    """Return what keeps a placement from more: a stage whose workers are always busy, or the target missed next."""
-    stage, share = max(choice.seen.busy.items(), key=lambda one: one[1])
+    """Return what keeps a placement from more: workers that are always busy, or the target that is missed next."""
+    workers, share = _busiest(choice)
     rate, missed = f"at {choice.value:.3g}/s", _missed(choice)
-    if share >= _FULL or not missed:
-        return f"{stage} is the bottleneck, {share:.0%} busy {rate}"
-    return f"{missed}, with {stage} the busiest stage, {share:.0%} {rate}"
+    if share >= _FULL:
+        return f"{workers} is the bottleneck, {share:.0%} busy {rate}"
+    return (
+        f"{missed}, with {workers} the busiest, {share:.0%} {rate}"
+        if missed
+        else f"{workers} is busiest, {share:.0%} {rate}"
+    )
+
+
+def _busiest(choice: Choice) -> tuple[str, float]:
+    """Return the stages of the workers that are busiest, and which part of the time they are."""
+    hosted = dict.fromkeys(stages_of(part.stages) for part in split_parts(choice.placement))
+    shares = {stages: min(1.0, sum(choice.seen.busy[stage] for stage in stages)) for stages in hosted}
+    busiest = max(shares, key=shares.__getitem__)
+    return " + ".join(busiest), shares[busiest]
 
 
 def _missed(choice: Choice) -> str:

@@ -63,14 +63,13 @@ class Search:
         self._ends = monotonic() + effort.seconds
 
     def run(self, devices: int, pool: Pool) -> None:
-        """Search over all devices first, then over fewer; know what was found more precisely at the end.
+        """Search over all devices, then over half of them and so on; know what was found more precisely at the end.
 
         Raises ConfigError if the model fits on none.
         """
         self._pool = pool
         time, now = _SEARCHING * (self._ends - monotonic()), monotonic()
-        for number in range(devices, 0, -1):
-            share = _shares(devices, number)
+        for number, share in _shares(devices):
             now += share * time
             self._study(number, round(share * self._effort.trials), now)
         if not self._known:
@@ -145,8 +144,7 @@ class Search:
         return rated.candidate, Wanted("goodput", found.value, _FINE, found.too_high or inf, self._ends)
 
 
-def _shares(devices: int, number: int) -> float:
-    """Return which share of all trials is for so many of the devices."""
-    if devices == 1:
-        return 1.0
-    return _ALL if number == devices else (1 - _ALL) / (devices - 1)
+def _shares(devices: int) -> list[tuple[int, float]]:
+    """Return how many devices to search over, in turn, and which share of all trials each gets."""
+    fewer = [devices >> halves for halves in range(1, devices.bit_length())]
+    return [(devices, _ALL if fewer else 1.0), *((number, (1 - _ALL) / len(fewer)) for number in fewer)]
