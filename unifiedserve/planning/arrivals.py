@@ -14,6 +14,7 @@ from unifiedserve.scheduling.simulation import Arrival
 FPS, MOST_FRAMES = 2.0, 768  # of a video, as Qwen2.5-VL samples it
 PATCH_PAGE_ROWS = 64  # --patch-page-rows
 _FRAMES_A_UNIT = 2
+_UNIT_TOKENS = 256  # to which small units are put together: fewer to simulate, and none fills a step by itself
 _GOP_SECONDS = 10.0  # of most videos: 250 frames
 
 
@@ -68,9 +69,10 @@ def _image(pixels: int, exact: bool, profile: HardwareProfile) -> _Unit:
 def _video(seconds: float, frames: int | None, profile: HardwareProfile) -> list[_Unit]:
     if not profile.model_sizes.frame_tokens:
         raise ConfigError("the profile has no model_sizes.frame_tokens, and there are videos: say how many a frame has")
+    pairs = max(1, round((frames or min(MOST_FRAMES, seconds * FPS)) / _FRAMES_A_UNIT))
     tokens = max(1, round(_FRAMES_A_UNIT * profile.model_sizes.frame_tokens))
-    count = max(1, round((frames or min(MOST_FRAMES, seconds * FPS)) / _FRAMES_A_UNIT))
-    return [_Unit(tokens, profile.costs.video_second * seconds / count)] * count
+    count = -(-pairs // max(1, _UNIT_TOKENS // tokens))
+    return [_Unit(round(tokens * pairs / count), profile.costs.video_second * seconds / count)] * count
 
 
 def _gop(units: int, seconds: float) -> int:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import cached_property
 from math import inf
+from time import monotonic
 from typing import Any, NamedTuple
 
 from unifiedserve.bench.records import Record
@@ -20,6 +21,10 @@ from unifiedserve.scheduling.simulation import Cores, Gpus, Sharing, Simulated, 
 
 _LOOKS = 16  # at the requests that have failed while a run goes on
 _ROUNDING = 1e-9
+
+
+class TimeUpError(Exception):
+    """A simulation has not ended in the time that there was for it."""
 
 
 class Run(NamedTuple):
@@ -90,8 +95,11 @@ class Case:
         """Tell whether the weights leave room for a KV cache on every device."""
         return free_pages(self.profile, candidate.table(self.profile.device.cores)) is not None
 
-    def simulate(self, candidate: Candidate, rate: float, goal: float | None = None) -> Run | None:
-        """Return what clients would see; None as soon as less than `goal` of the requests can hold their targets."""
+    def simulate(self, candidate: Candidate, rate: float, goal: float | None = None, until: float = inf) -> Run | None:
+        """Return what clients would see; None as soon as less than `goal` of the requests can hold their targets.
+
+        Raises TimeUpError if with a `goal` it goes on after `until` (monotonic seconds).
+        """
         placement, costs = candidate.table(self.profile.device.cores), self.profile.costs
         config, free = EngineConfig.of(**self.options(candidate)), free_pages(self.profile, placement)
         assert free is not None, "what does not fit is not simulated"
@@ -107,28 +115,25 @@ class Case:
             targets=Targets(config),
             dual_streams=candidate.runs_dual(self.profile.device.kind),
         )
-        return self._run(simulator, placement, sharing, rate, goal)
-
-    def latencies(self, run: Run) -> Latencies:
-        """Return the figures of a run."""
-        return latencies(run.records, self.tokens, self.slo, run.busy)
-
-    def _run(
-        self, simulator: Simulator, placement: Placement, sharing: Sharing, rate: float, goal: float | None
-    ) -> Run | None:
-        if goal is not None and self._fails(simulator, rate, goal):
+        if goal is not None and self._fails(simulator, rate, goal, until):
             return None
         simulator.run()
         records = self.records(rate, [simulator.tokens[uid] for uid in range(len(self.arrivals))])
         return Run(records, _busy(Simulated.of(simulator.system), placement, sharing))
 
-    def _fails(self, simulator: Simulator, rate: float, goal: float) -> bool:
+    def latencies(self, run: Run) -> Latencies:
+        """Return the figures of a run."""
+        return latencies(run.records, self.tokens, self.slo, run.busy)
+
+    def _fails(self, simulator: Simulator, rate: float, goal: float, until: float) -> bool:
         """Let a run go on to its last deadline, or until too many requests have missed one."""
         requests = self.records(rate, [[]] * len(self.arrivals))
         first = [record.due + self.slo.ttft_of(record) for record in requests]
         last = [last_due(record, self.slo, tokens) for record, tokens in zip(requests, self.tokens, strict=True)]
         for now in _looks(max(first), max(last)):
             simulator.run(until=now)
+            if monotonic() > until:
+                raise TimeUpError
             tokens, open_ = simulator.tokens, set(simulator.unfinished)
             late = sum(
                 min(tokens[uid][:1] or [now]) > first[uid] or (uid in open_ and last[uid] <= now)

@@ -25,6 +25,7 @@ def choice_of(case: Case, rated: Rated, curve: Sequence[Point] = ()) -> Choice:
         devices=candidate.devices,
         options=case.options(candidate),
         value=score.value,
+        too_high=score.too_high,
         seen=score.seen,
         curve=list(curve),
     )

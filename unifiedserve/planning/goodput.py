@@ -8,7 +8,7 @@ import msgspec
 from unifiedserve.bench.goodput.bracket import Bracket
 from unifiedserve.planning.bounds import most_goodput, most_throughput
 from unifiedserve.planning.candidates import Candidate
-from unifiedserve.planning.case import Case
+from unifiedserve.planning.case import Case, TimeUpError
 from unifiedserve.planning.objective import GOAL, Latencies
 from unifiedserve.planning.options import Objective
 
@@ -59,9 +59,10 @@ def _goodput(case: Case, candidate: Candidate, wanted: Wanted) -> Score:
     if ceiling < inf:
         bracket.tell(ceiling, False)
     while rate := bracket.next_rate() if simulations else floor or bracket.next_rate():
-        if monotonic() >= wanted.until:
+        try:
+            found, simulations = attained(case, candidate, rate, wanted.until), simulations + 1
+        except TimeUpError:
             return Score(bracket.low or 0.0, simulations, bracket.low is not None, seen)
-        found, simulations = attained(case, candidate, rate), simulations + 1
         bracket.tell(rate, found is not None)
         seen = found or seen
         if simulations == 1 and not found:
@@ -92,9 +93,14 @@ def highest(case: Case, candidate: Candidate, objective: Objective) -> float:
     return min(lasting, most_goodput(case, candidate)) if objective == "goodput" else lasting
 
 
-def attained(case: Case, candidate: Candidate, rate: float) -> Latencies | None:
-    """Return what clients see at a rate; None if too few requests hold their targets."""
-    run = case.simulate(candidate, rate, GOAL)
+def attained(case: Case, candidate: Candidate, rate: float, until: float = inf) -> Latencies | None:
+    """Return what clients see at a rate; None if too few requests hold their targets.
+
+    Raises TimeUpError after `until` (monotonic seconds).
+    """
+    if monotonic() > until:
+        raise TimeUpError
+    run = case.simulate(candidate, rate, GOAL, until)
     found = case.latencies(run) if run else None
     return found if found and found.attainment >= GOAL else None
 

@@ -29,6 +29,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     devices: int
     options: dict[str, Any]
     value: float
+    too_high: float | None  # the lowest rate that was tried in vain
     seen: Latencies
     curve: list[Point] = []
 

@@ -33,14 +33,15 @@ def _table(plan: Plan) -> Table:
     for heading in (f"{what}\n1/s", "TTFT p50\ns", "TTFT p90\ns", "TBT p99\nms"):
         table.add_column(heading, justify="right")
     for choice in plan.choices:
-        table.add_row(*_row(choice))
+        table.add_row(*_row(plan, choice))
     return table
 
 
-def _row(choice: Choice) -> list[str]:
+def _row(plan: Plan, choice: Choice) -> list[str]:
     seen = choice.seen
     figures = [_figure(seen.ttft_p50), _figure(seen.ttft_p90), _figure(seen.tbt_p99, 1000)]
-    return [choice.label, str(choice.devices), f"{choice.value:.3g}", *figures]
+    least = "≥ " if plan.objective == "goodput" and choice.too_high is None else ""  # no higher rate was tried
+    return [choice.label, str(choice.devices), f"{least}{choice.value:.3g}", *figures]
 
 
 def _figure(seconds: float | None, factor: float = 1) -> str:
