@@ -17,7 +17,8 @@ from unifiedserve.scheduling import Work
 
 _NEAR = 0.1  # of the best node's seconds, or
 _SOON = 0.02  # seconds: nodes as good as the best one, of which the same request always takes the same
-_CROWDED = 0.02  # of a request's seconds for each stream beside it: it is decoded among them
+_CROWDED = 0.3  # of a typical request's seconds for each request beside it, streams included
+_RECENT = 100  # requests of which the typical one is the mean
 _TYPICAL = Costs(prompt_token=1e-3, visual_token=1e-3, image_pixel=2e-8, video_second=1.0)  # where nobody knows yet
 _KINDS = ("prompt_token", "visual_token", "image_pixel", "video_second")
 
@@ -59,8 +60,9 @@ class Fleet:
         self._turn = -1
         self._rows: dict[str, int] = {}
         self._names: list[str] = []
+        self._chosen = 0
+        self._typical = 0.0  # seconds of a request lately
         self._waits = np.zeros(0)
-        self._streams = np.zeros(0)
         self._requests = np.zeros(0)
         self._costs = np.zeros((0, len(_KINDS)))
 
@@ -78,7 +80,7 @@ class Fleet:
         if name not in self._rows:
             self._join(name)
         row = self._rows[name]
-        self._waits[row], self._streams[row], self._requests[row] = load.wait, load.streams, load.in_flight
+        self._waits[row], self._requests[row] = load.wait, load.in_flight
         self._costs[row] = [getattr(load.costs, kind) for kind in _KINDS]
 
     def leave(self, name: str) -> None:
@@ -87,9 +89,7 @@ class Fleet:
             return
         del self._names[row]
         self._rows = {name: number for number, name in enumerate(self._names)}
-        self._waits, self._streams, self._requests = (
-            np.delete(each, row) for each in (self._waits, self._streams, self._requests)
-        )
+        self._waits, self._requests = np.delete(self._waits, row), np.delete(self._requests, row)
         self._costs = np.delete(self._costs, row, axis=0)
 
     def choose(self, request: Request) -> str | None:
@@ -98,24 +98,16 @@ class Fleet:
             return None
         row = self._choose(request) if request.only is None else self._rows[request.only]
         self._requests[row] += 1
-        self._waits[row] += self._seconds(request.work)[row]
         return self._names[row]
 
     def _join(self, name: str) -> None:
         self._rows[name] = len(self._names)
         self._names.append(name)
-        self._waits, self._streams, self._requests = (
-            np.append(each, 0.0) for each in (self._waits, self._streams, self._requests)
-        )
+        self._waits, self._requests = np.append(self._waits, 0.0), np.append(self._requests, 0.0)
         self._costs = np.vstack([self._costs, np.zeros((1, len(_KINDS)))])
 
-    def _seconds(self, work: Work) -> np.ndarray:
-        """Return what work takes each node, with the costs of the others where a node does not know its own."""
-        amounts = (work.prompt_tokens, work.visual_tokens, work.image_pixels, work.video_seconds or 0.0)
-        seconds: np.ndarray = self._filled() @ np.array(amounts)
-        return seconds
-
     def _filled(self) -> np.ndarray:
+        """Return the costs of each node, with those of the others where a node does not know its own."""
         costs = self._costs
         if costs.all():
             return costs
@@ -125,15 +117,30 @@ class Fleet:
         return np.where(known, costs, typical)
 
     def _by_cost(self, request: Request) -> int:
-        own = self._seconds(request.work)
-        expected = self._waits + own * (1 + _CROWDED * self._streams)
-        saved = self._seconds(request.cached) if request.known else None
+        """Return who would bring the first token soonest.
+
+        Nodes serve who has the least slack, so that short requests overtake long ones: what waits delays a request
+        shorter than usual in proportion only. So it need not keep away from nodes that have a long video before them.
+        """
+        costs = self._filled()
+        own = costs @ _amounts(request.work)
+        typical = self._learn(float(own.sum()) / len(own))  # a third of what mean() takes
+        overtakes = np.minimum(1.0, own / typical) if typical else 1.0
+        expected = own + self._waits * overtakes + _CROWDED * typical * self._requests
         for name in request.known:
-            if saved is not None and (row := self._rows.get(name)) is not None:
-                expected[row] -= saved[row]
+            if (row := self._rows.get(name)) is not None:
+                expected[row] -= costs[row] @ _amounts(request.cached)
         best = float(expected.min())
         near = np.flatnonzero(expected <= best + max(_SOON, _NEAR * abs(best)))
-        return int(near[0]) if len(near) == 1 else self._home(near, request.key)
+        chosen = int(near[0]) if len(near) == 1 else self._home(near, request.key)
+        self._waits[chosen] += own[chosen]
+        return chosen
+
+    def _learn(self, seconds: float) -> float:
+        """Return what a request takes usually, this one included."""
+        self._chosen = min(self._chosen + 1, _RECENT)
+        self._typical += (seconds - self._typical) / self._chosen
+        return self._typical
 
     def _home(self, rows: Sequence[int] | np.ndarray, key: str) -> int:
         """Return which of these nodes a key belongs to (rendezvous hashing); without one, who has the fewest requests.
@@ -153,3 +160,8 @@ class Fleet:
 
     def _at_random(self, request: Request) -> int:
         return self._random.randrange(len(self._names))
+
+
+def _amounts(work: Work) -> np.ndarray:
+    """Return how much there is of each kind of work; what cannot be told of videos counts as nothing."""
+    return np.array((work.prompt_tokens, work.visual_tokens, work.image_pixels, work.video_seconds or 0.0))
