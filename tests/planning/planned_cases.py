@@ -2,7 +2,10 @@
 
 import datetime
 
+import msgspec
+
 from unifiedserve.bench.slo import Slo
+from unifiedserve.placement import Stage
 from unifiedserve.planning.case import Case
 from unifiedserve.planning.workload import RequestSize, Workload
 from unifiedserve.profiles import DeviceSize, HardwareProfile, ModelSizes
@@ -36,6 +39,19 @@ def profile(cores: int = 2, costs: StageCosts = COSTS, memory_gib: float = 8.0) 
             weights_gib={"encoder": 0.1, "language": 0.5}, kv_token_bytes=4096, image_tokens=100, frame_tokens=20
         ),
         costs=costs,
+    )
+
+
+def gpus(memory_gib: float = 80.0) -> HardwareProfile:
+    """Return the profile of a GPU whose stages slow each other."""
+    return msgspec.structs.replace(
+        profile(memory_gib=memory_gib),
+        device=DeviceSize(kind="cuda", memory_gib=memory_gib, video_engines=2),
+        interference={
+            Stage.DECODE: {Stage.PREFILL: 1.6, Stage.ENCODE: 1.3},
+            Stage.PREFILL: {Stage.DECODE: 1.2, Stage.ENCODE: 1.8},
+            Stage.ENCODE: {Stage.PREFILL: 1.7, Stage.DECODE: 1.1, Stage.VISION: 1.05},
+        },
     )
 
 

@@ -1,8 +1,9 @@
 """Bounds rule out only what the simulator would not accept either."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planned_cases import profile
+from planned_cases import gpus, profile
 
 from unifiedserve.bench.slo import Slo
 from unifiedserve.planning.bounds import most_goodput, most_throughput
@@ -11,9 +12,9 @@ from unifiedserve.planning.case import Case
 from unifiedserve.planning.goodput import Wanted, attained, score
 from unifiedserve.planning.layouts import layouts
 from unifiedserve.planning.workload import RequestSize, Workload
+from unifiedserve.profiles import HardwareProfile
 
-CORES = 4
-LAYOUTS = layouts(profile(CORES).device, 1)
+HARDWARE = {"cores": (profile(4), 1), "gpus": (gpus(), 3)}  # with the devices
 SIZES = st.one_of(
     st.builds(RequestSize, st.just("text"), st.integers(1, 2000), st.integers(1, 12)),
     st.builds(
@@ -37,10 +38,13 @@ def workloads(draw: st.DrawFn) -> Workload:
     return Workload("drawn", tuple(sizes), tuple(times))
 
 
-def candidates() -> st.SearchStrategy[Candidate]:
+def candidates(hardware: HardwareProfile, devices: int) -> st.SearchStrategy[Candidate]:
     return st.builds(
-        lambda layout, **options: Candidate(method="", label=layout.label, placement=layout.placement, **options),
-        st.sampled_from(LAYOUTS),
+        lambda layout, **options: Candidate(
+            method="", label=layout.label, placement=layout.placement, devices=layout.devices, **options
+        ),
+        st.sampled_from(layouts(hardware.device, devices)),
+        dual_streams=st.sampled_from(["auto", "on"]),
         prefill_chunk_tokens=st.sampled_from([256, 1024, 8192]),
         encode_budget_tokens=st.sampled_from([256, 4096]),
         max_running=st.sampled_from([1, 8, 64]),
@@ -48,18 +52,31 @@ def candidates() -> st.SearchStrategy[Candidate]:
     )
 
 
-@settings(max_examples=40, deadline=None)
-@given(workloads(), candidates(), st.floats(0.02, 4.0), st.floats(0.02, 0.5), st.floats(1.0, 3.0))
-def test_goodput_bounds(workload: Workload, candidate: Candidate, ttft: float, tbt: float, beyond: float) -> None:
-    case = Case(profile(CORES), workload, Slo(ttft=ttft, tbt=tbt), frames=4)
+@pytest.mark.parametrize("kind", HARDWARE)
+@settings(max_examples=25, deadline=None)
+@given(data=st.data(), workload=workloads(), ttft=st.floats(0.02, 4.0), tbt=st.floats(0.02, 0.5))
+def test_goodput_bounds(kind: str, data: st.DataObject, workload: Workload, ttft: float, tbt: float) -> None:
+    hardware, devices = HARDWARE[kind]
+    candidate = data.draw(candidates(hardware, devices))
+    case = Case(hardware, workload, Slo(ttft=ttft, tbt=tbt), frames=4)
     bound = most_goodput(case, candidate)
     if bound < float("inf"):
-        assert attained(case, candidate, bound * beyond * 1.000001) is None
+        assert attained(case, candidate, bound * data.draw(st.floats(1.000001, 3.0))) is None
 
 
-@settings(max_examples=25, deadline=None)
-@given(workloads(), candidates())
-def test_throughput_bounds(workload: Workload, candidate: Candidate) -> None:
-    case = Case(profile(CORES), workload, Slo(), frames=4)
+@pytest.mark.parametrize("kind", HARDWARE)
+@settings(max_examples=20, deadline=None)
+@given(data=st.data(), workload=workloads())
+def test_throughput_bounds(kind: str, data: st.DataObject, workload: Workload) -> None:
+    hardware, devices = HARDWARE[kind]
+    candidate = data.draw(candidates(hardware, devices))
+    case = Case(hardware, workload, Slo(), frames=4)
     found = score(case, candidate, Wanted("e2etp-cost"))
     assert found.value <= most_throughput(case, candidate) * 1.000001
+
+
+def test_the_bound_is_close_where_all_is_busy() -> None:
+    same = Workload("texts", (RequestSize("text", 1500, 1),) * 40, tuple(map(float, range(40))))
+    case, candidate = Case(profile(4), same, Slo(), frames=4), Candidate(method="", label="", placement="vepd")
+    reached = score(case, candidate, Wanted("e2etp-cost")).value
+    assert 0.9 * most_throughput(case, candidate) < reached

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from planned_cases import case, profile, requests
+from planned_cases import case, gpus, profile, requests
 
 from unifiedserve.bench.slo import Slo
 from unifiedserve.errors import ConfigError
@@ -105,6 +105,24 @@ def test_a_placement_and_its_file_are_the_same(planned: Plan, placement: str, tm
     path.write_text(placement_file(msgspec.structs.replace(planned.choices[0], placement=placement)))
     read, same = read_placement(str(path), range(4)), read_placement(placement, range(4))
     assert (read.instances, read.gpus) == (same.instances, same.gpus)
+
+
+def test_two_gpus() -> None:
+    asked = Case(gpus(), requests(), Slo(ttft=0.8, tbt=0.2), frames=4)
+    found = make_plan(asked, 2, "goodput", Effort(trials=12))
+    values = {each.devices: each.value for each in found.front}
+    assert values[1] < values[2]
+    assert found.choices[0].devices == 2
+    assert "cuda:1" in found.choices[0].placement
+
+
+def test_weights_that_fit_where_others_are_not() -> None:
+    """A GPU that cannot hold both networks can hold one."""
+    small = msgspec.structs.replace(
+        gpus(memory_gib=16.0), model_sizes=ModelSizes(weights_gib={"encoder": 8.0, "language": 8.0}, frame_tokens=20)
+    )
+    found = make_plan(Case(small, requests(), Slo(ttft=2.0), frames=4), 2, "goodput", Effort(trials=6))
+    assert [choice.label for choice in found.choices] == ["1 x v,e + 1 x pd"]
 
 
 def test_throughput_has_no_targets() -> None:
