@@ -53,7 +53,7 @@ def candidates(hardware: HardwareProfile, devices: int) -> st.SearchStrategy[Can
 
 
 @pytest.mark.parametrize("kind", HARDWARE)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(data=st.data(), workload=workloads(), ttft=st.floats(0.02, 4.0), tbt=st.floats(0.02, 0.5))
 def test_goodput_bounds(kind: str, data: st.DataObject, workload: Workload, ttft: float, tbt: float) -> None:
     hardware, devices = HARDWARE[kind]
@@ -65,7 +65,7 @@ def test_goodput_bounds(kind: str, data: st.DataObject, workload: Workload, ttft
 
 
 @pytest.mark.parametrize("kind", HARDWARE)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(data=st.data(), workload=workloads())
 def test_throughput_bounds(kind: str, data: st.DataObject, workload: Workload) -> None:
     hardware, devices = HARDWARE[kind]

@@ -26,7 +26,7 @@ from unifiedserve.planning.ranking import SHOWN, Ranking, Rated
 from unifiedserve.planning.search import Effort, Tried
 from unifiedserve.profiles import HardwareProfile, ModelSizes
 
-EFFORT = Effort(trials=20, seed=3)
+EFFORT = Effort(trials=14, seed=3)
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def test_no_goodput_is_above_what_lasts(planned: Plan) -> None:
 
 
 def test_the_same_seed_finds_the_same() -> None:
-    effort = Effort(trials=6, seed=3)
+    effort = Effort(trials=4, seed=3)
     one, two = (make_plan(case(), 1, "goodput", effort) for _ in range(2))
     assert (one.choices, one.simulations) == (two.choices, two.simulations)
 
@@ -109,7 +109,7 @@ def test_a_placement_and_its_file_are_the_same(planned: Plan, placement: str, tm
 
 def test_two_gpus() -> None:
     asked = Case(gpus(), requests(), Slo(ttft=0.8, tbt=0.2), frames=4)
-    found = make_plan(asked, 2, "goodput", Effort(trials=12))
+    found = make_plan(asked, 2, "goodput", Effort(trials=8))
     values = {each.devices: each.value for each in found.front}
     assert values[1] < values[2]
     assert found.choices[0].devices == 2
