@@ -46,7 +46,7 @@ from unifiedserve.planning.goodput import Wanted, score
 from unifiedserve.planning.objective import GOAL, Latencies, latencies
 from unifiedserve.planning.plan import Choice
 from unifiedserve.planning.planner import make_plan
-from unifiedserve.planning.ranking import Rated
+from unifiedserve.planning.ranking import SHOWN, Rated
 from unifiedserve.planning.search import Effort
 from unifiedserve.planning.workload import read_workload
 from unifiedserve.profiles import HardwareProfile, read_profile
@@ -129,7 +129,7 @@ class Proof:
             self._save()
         for number, server in enumerate(servers, 1):
             while not server.done:
-                rate = next_rate(server)
+                rate = next_rate(server) or server.choice.value
                 self._console.print(f"{name}: {number}/{len(servers)} {server.role} at {rate:.3g}/s", highlight=False)
                 server.runs.append(self._measured(name, case, server.choice, rate))
                 server.done = next_rate(server) is None or len(server.runs) >= MOST_RUNS
@@ -176,7 +176,7 @@ class Proof:
 def planned(case: Case, seconds: float) -> list[Server]:
     """Return the best placement, its runners-up and the defaults, with what was predicted."""
     found = make_plan(case, 1, "goodput", Effort(trials=1000, seconds=seconds), processes=2)
-    roles = ["best", *(f"runner-up {number}" for number in range(1, len(found.choices)))]
+    roles = ["best", *(f"runner-up {number}" for number in range(1, SHOWN))][: len(found.choices)]
     servers = [Server(role, choice) for role, choice in zip(roles, found.choices, strict=True)]
     for role, candidate in DEFAULTS.items():
         reached = score(case, candidate, Wanted("goodput", precision=0.02))
@@ -209,13 +209,13 @@ def show(results: Results, console: Console) -> None:
         for heading in ("", "placement", "goodput, 1/s", "TTFT p90, s", "TBT p99, ms"):
             table.add_column(heading)
         for server in servers:
-            first = server.runs[0] if server.runs else None
+            runs = server.runs[:1]
             table.add_row(
                 server.role,
                 server.choice.placement,
                 beside(server.choice.value, server.measured),
-                beside(first and first.predicted.ttft_p90, first and first.measured.ttft_p90),
-                beside(first and first.predicted.tbt_p99, first and first.measured.tbt_p99, 1000),
+                *(beside(run.predicted.ttft_p90, run.measured.ttft_p90) for run in runs),
+                *(beside(run.predicted.tbt_p99, run.measured.tbt_p99, 1000) for run in runs),
             )
         console.print(table)
         reached = [(server.measured, server.role) for server in servers if server.measured]
@@ -289,7 +289,7 @@ def main(
     proof = Proof(model, results, save, console)
     try:
         for name in only or list(WORKLOADS):
-            proof.run(name, seconds / 4 if quick else seconds)
+            proof.run(name, seconds)
     except KeyboardInterrupt:
         console.print("stopped: the same command goes on")
     show(results, console)

@@ -21,6 +21,7 @@ from unifiedserve.scheduling.simulation import Cores, Gpus, Sharing, Simulated, 
 
 _LOOKS = 16  # at the requests that have failed while a run goes on
 _ROUNDING = 1e-9
+_TAIL_STEP = 1.0  # seconds
 
 
 class TimeUpError(Exception):
@@ -98,7 +99,7 @@ class Case:
     def simulate(self, candidate: Candidate, rate: float, goal: float | None = None, until: float = inf) -> Run | None:
         """Return what clients would see; None as soon as less than `goal` of the requests can hold their targets.
 
-        Raises TimeUpError if with a `goal` it goes on after `until` (monotonic seconds).
+        Raises TimeUpError if it goes on after `until` (monotonic seconds).
         """
         placement, costs = candidate.table(self.profile.device.cores), self.profile.costs
         config, free = EngineConfig.of(**self.options(candidate)), free_pages(self.profile, placement)
@@ -117,7 +118,7 @@ class Case:
         )
         if goal is not None and self._fails(simulator, rate, goal, until):
             return None
-        simulator.run()
+        self._finish(simulator, rate, until)
         records = self.records(rate, [simulator.tokens[uid] for uid in range(len(self.arrivals))])
         return Run(records, _busy(Simulated.of(simulator.system), placement, sharing))
 
@@ -125,15 +126,20 @@ class Case:
         """Return the figures of a run."""
         return latencies(run.records, self.tokens, self.slo, run.busy)
 
+    def _finish(self, simulator: Simulator, rate: float, until: float) -> None:
+        """Let a run go on to its end, with looks at the clock while requests come and a while after."""
+        step = self.workload.times[-1] / rate / _LOOKS + _TAIL_STEP
+        for look in range(1, 2 * _LOOKS + 1):
+            _run(simulator, look * step, until)
+        simulator.run()
+
     def _fails(self, simulator: Simulator, rate: float, goal: float, until: float) -> bool:
         """Let a run go on to its last deadline, or until too many requests have missed one."""
         requests = self.records(rate, [[]] * len(self.arrivals))
         first = [record.due + self.slo.ttft_of(record) for record in requests]
         last = [last_due(record, self.slo, tokens) for record, tokens in zip(requests, self.tokens, strict=True)]
         for now in _looks(max(first), max(last)):
-            simulator.run(until=now)
-            if monotonic() > until:
-                raise TimeUpError
+            _run(simulator, now, until)
             tokens, open_ = simulator.tokens, set(simulator.unfinished)
             late = sum(
                 min(tokens[uid][:1] or [now]) > first[uid] or (uid in open_ and last[uid] <= now)
@@ -142,6 +148,13 @@ class Case:
             if late > (1 - goal) * len(requests) + _ROUNDING:
                 return True
         return False
+
+
+def _run(simulator: Simulator, to: float, until: float) -> None:
+    """Let a run go on to a time. Raises TimeUpError after `until` (monotonic seconds)."""
+    simulator.run(until=to)
+    if monotonic() > until:
+        raise TimeUpError
 
 
 def _looks(first: float, last: float) -> list[float]:

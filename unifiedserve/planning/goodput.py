@@ -110,7 +110,14 @@ def _throughput(case: Case, candidate: Candidate, wanted: Wanted) -> Score:
     ceiling = highest(case, candidate, "e2etp-cost")
     if ceiling <= wanted.floor:
         return Score(ceiling, 0, exact=False)
-    run = case.simulate(candidate, _AT_ONCE)
+    try:
+        run = case.simulate(candidate, _AT_ONCE, until=wanted.until)
+    except TimeUpError:
+        return Score(ceiling, 1, exact=False)
     assert run is not None
-    value = len(run.records) / max(record.ended for record in run.records)
-    return Score(value, 1, True, case.latencies(run))
+    ended = [
+        record.ended
+        for record, tokens in zip(run.records, case.tokens, strict=True)
+        if len(record.token_times) == tokens
+    ]
+    return Score(len(ended) / max(ended, default=inf), 1, True, case.latencies(run))
