@@ -8,7 +8,7 @@ from rich.text import Text
 
 from unifiedserve.cluster.nodes.reports import ClusterStatus, NodeReport, Phase
 
-_STYLES = {Phase.SERVING: "green", Phase.FAILED: "red", Phase.LOST: "red"}
+_STYLES = {Phase.SERVING: "green", Phase.FAILED: "red", Phase.LOST: "red", Phase.CUT_OFF: "red"}
 
 
 def table(status: ClusterStatus) -> Table:
@@ -18,7 +18,8 @@ def table(status: ClusterStatus) -> Table:
         rows.add_column(title, justify="right" if title == "restarts" else "left")
     _add(rows, "routers", status.routers)
     for pool in status.pools:
-        _add(rows, f"{pool.name} ({pool.target})", pool.nodes)
+        needs = "" if pool.needed is None else f", needs {pool.needed}"
+        _add(rows, f"{pool.name} ({pool.target}{needs})", pool.nodes)
     return rows
 
 

@@ -20,6 +20,10 @@ class EngineLoad(msgspec.Struct, frozen=True, kw_only=True):
     kv_free: int = 0  # pages
     kv_total: int = 0
     costs: Costs = Costs()
+    backlog: float = 0.0  # seconds of work of those that wait for their first token
+    work: float = 0.0  # seconds, of all that came since the start: to encode and to prefill, as estimated
+    first_tokens: int = 0  # since the start
+    on_time: int = 0  # of them, those that came when they were owed, or before
 
 
 class LoadReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,9 +15,11 @@ from unifiedserve.cluster.cluster_file import ROUTER, Cluster, Pool, Resources
 from unifiedserve.cluster.members import Member, write_members
 from unifiedserve.cluster.nodes.actors import Actors, NodeError
 from unifiedserve.cluster.nodes.head import RayProcess
+from unifiedserve.cluster.nodes.pool_scaler import PoolScaler
 from unifiedserve.cluster.nodes.reconcile import next_steps
 from unifiedserve.cluster.nodes.reports import ClusterStatus, NodeReport, NodeSpec, Phase, PoolStatus
 from unifiedserve.cluster.nodes.watch import Watch
+from unifiedserve.cluster.scaling import Limits
 from unifiedserve.config import EngineConfig
 
 _log = logging.getLogger(__name__)
@@ -44,6 +46,10 @@ class Controller:
         self._look()
         self._targets = {pool.name: self._first_target(pool, restarted) for pool in cluster.pool}
         self._ports = cluster.router.ports
+        self._scalers = {
+            pool.name: PoolScaler(Limits(pool.least, pool.most)) for pool in cluster.pool if pool.least < pool.most
+        }
+        self._needed: dict[str, int] = {}  # by pool, of those that scale by load
         self._running = asyncio.create_task(self._run())
 
     def _first_target(self, pool: Pool, restarted: bool) -> int:
@@ -60,7 +66,10 @@ class Controller:
         """Return what there is."""
         by_pool = {name: [r for r in self._reports() if r.pool == name] for name in [*self._targets, ROUTER]}
         routers = by_pool.pop(ROUTER)
-        pools = (PoolStatus(name=name, target=self._targets[name], nodes=tuple(by_pool[name])) for name in by_pool)
+        pools = (
+            PoolStatus(name=name, target=self._targets[name], needed=self._needed.get(name), nodes=tuple(nodes))
+            for name, nodes in by_pool.items()
+        )
         return ClusterStatus(pools=tuple(pools), routers=tuple(routers), ports=len(self._ports))
 
     async def scale(self, name: str, count: int) -> str:
@@ -70,6 +79,8 @@ class Controller:
         pool = self._cluster.pool_of(name)
         if pool.max is not None and not pool.least <= count <= pool.most:
             return f"pool {name} has between {pool.least} and {pool.most} nodes (min and max in the cluster file)"
+        if count < (needed := self._needed.get(name, 0)):
+            return f"pool {name} needs {needed} nodes for the requests that it has"
         self._targets[name] = count
         return ""
 
@@ -83,6 +94,7 @@ class Controller:
 
     async def close(self) -> None:
         """Drain all nodes, and then the routers."""
+        self._scalers = {}
         self._targets = dict.fromkeys(self._targets, 0)
         self._ports = ()
 
@@ -101,6 +113,8 @@ class Controller:
         self._look()
         if not self._is_settled():
             return
+        for name, scaler in self._scalers.items():
+            self._scale_by_load(name, scaler)
         for name in dict.fromkeys([*self._targets, *(report.pool for report in self._reports())]):
             if name != ROUTER:
                 await self._keep_pool(name)
@@ -120,6 +134,12 @@ class Controller:
         """Tell whether the nodes are known: a new controller must not tell routers that there are none."""
         known = all(watch.has_answered for watch in self._watches.values())
         return known or time.monotonic() - self._began > _SETTLING
+
+    def _scale_by_load(self, pool: str, scaler: PoolScaler) -> None:
+        watches = [watch for watch in self._watches.values() if watch.report.pool == pool]
+        loads = {watch.report.name: load for watch in watches if (load := watch.load)}
+        if wanted := scaler.after(time.monotonic(), loads, self._targets[pool]):
+            self._targets[pool], self._needed[pool] = wanted.nodes, wanted.needed
 
     async def _keep_pool(self, name: str) -> None:
         nodes = {actor: watch.report for actor, watch in self._watches.items() if watch.report.pool == name}

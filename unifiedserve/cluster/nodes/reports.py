@@ -7,10 +7,11 @@ import msgspec
 
 
 class Phase(StrEnum):
-    """How far a node is; the first two are the controller's view, because such a node says nothing."""
+    """How far a node is; the first three are the controller's view, because such a node cannot know."""
 
     WAITING = "waiting"  # Ray has no room for it yet, or starts its process
     LOST = "lost"  # it has been silent for some seconds
+    CUT_OFF = "cut off"  # it serves, but cannot be reached over HTTP
     STARTING = "starting"
     SERVING = "serving"
     DRAINING = "draining"  # it ends what it has begun
@@ -54,6 +55,7 @@ class PoolStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     target: int
+    needed: int | None  # for the load that there is, whatever the limit; None: it does not scale by load
     nodes: tuple[NodeReport, ...]
 
 
@@ -66,8 +68,9 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def failures(self) -> list[str]:
-        """A line for each node that cannot start as configured."""
-        return [f"{node.name}: {node.reason}" for node in self._all() if node.phase is Phase.FAILED]
+        """A line for each node that cannot start as configured, or cannot be reached."""
+        lasting = (Phase.FAILED, Phase.CUT_OFF)
+        return [f"{node.name}: {node.reason}" for node in self._all() if node.phase in lasting]
 
     @property
     def is_ready(self) -> bool:

@@ -122,7 +122,7 @@ class Arrivals:
 
     def load(self) -> EngineLoad:
         """Return how busy the engine is; the pages of its pools are for others to tell."""
-        outlook, left = self._outlook(), self._table.left()
+        outlook, left, tally = self._outlook(), self._table.left(), self._table.tally
         return EngineLoad(
             in_flight=len(self._table) + self._admitting,
             waiting=self._table.waiting + self._admitting,
@@ -131,6 +131,10 @@ class Arrivals:
             prompt_tokens=left[Stage.PREFILL],
             streams=sum(active.begun for active in self._table),
             costs=outlook.costs,
+            backlog=self._table.backlog,
+            work=tally.work,
+            first_tokens=tally.first_tokens,
+            on_time=tally.on_time,
         )
 
     def _outlook(self) -> Outlook:

@@ -88,7 +88,8 @@ class Dispatch:
         request = prefill_request(active, uid, indices, route, self._workers.caches)
         work = work_of(active, request)
         request.ticket = msgspec.structs.replace(place(active, request.ticket, work, self._targets), route=route)
-        active.work = request.ticket.work
+        active.work, active.due = request.ticket.work, request.ticket.due
+        self._table.tally.begin(active.work)
         watched = self._broadcast.watches(active.viewer)
         near = all(placement.memory_of(each) == placement.memory_of(route.prefill) for each in route.encode[:1])
         vision = vision_request(active, request.ticket, request.reuse, watched=watched, recalls=near)

@@ -36,6 +36,7 @@ class ActiveRequest:
     cached_tokens: int = 0  # of the prompt, at the first attempt
     stale: bool = False  # what it was to reuse was gone when its turn came: it is computed in full
     work: float = 0.0  # seconds that it takes alone to encode and to prefill what is not cached, as estimated
+    due: float = float("inf")  # monotonic seconds, by when its first token is owed
     stranded: set[int] = field(default_factory=set)  # answers in no attempt, until there are workers for them
     crashes: int = 0  # workers that died while they worked on it
     crashes_alone: int = 0  # of them, those that worked on nothing else

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from unifiedserve.engine.requests.queue_time import QueueTime
 from unifiedserve.engine.requests.record import ActiveRequest
+from unifiedserve.engine.requests.tally import Tally
 from unifiedserve.placement import Load, Route, Stage
 
 
@@ -70,6 +71,7 @@ class RequestTable:
         """So many decode at once; `on_release` is called when a request has ended."""
         self._places = places
         self.queue = QueueTime()
+        self.tally = Tally()
         self._on_release = on_release
         self._uids = itertools.count(1)
         self._requests: set[ActiveRequest] = set()

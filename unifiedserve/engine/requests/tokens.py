@@ -63,6 +63,7 @@ class TokenFlow:
         answer = active.answers[index]
         if answer.last_token is None:
             self._metrics.first_token(now - active.arrival)
+            self._table.tally.first_token(now, active.due)
         else:
             self._metrics.token_gap(now - answer.last_token)
         answer.last_token = now

@@ -1,0 +1,46 @@
+"""What a node's engine tells of its load over HTTP, as routers ask for it: so it shows who can be reached, too."""
+
+import asyncio
+import contextlib
+import os
+import time
+
+import httpx
+import msgspec
+
+from unifiedserve.config import API_KEY
+from unifiedserve.messages.load import LoadReport
+
+_PERIOD = 0.5  # seconds between two looks
+_PATIENCE = 5.0  # seconds of silence after which a node is cut off
+
+
+class LoadWatch:
+    """Looks at one engine again and again, and keeps what it told last. Made within an event loop."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.load: LoadReport | None = None
+        self._heard = time.monotonic()
+        self._task = asyncio.create_task(self._look())
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether nothing has answered for some seconds."""
+        return time.monotonic() - self._heard > _PATIENCE
+
+    def end(self) -> None:
+        """Look no more."""
+        self._task.cancel()
+
+    async def _look(self) -> None:
+        key = os.environ.get(API_KEY)
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        async with httpx.AsyncClient(headers=headers, timeout=_PATIENCE, trust_env=False) as client:
+            while True:
+                with contextlib.suppress(httpx.HTTPError, msgspec.DecodeError):
+                    answer = await client.get(f"{self.url}/v1/load")
+                    self._heard = time.monotonic()
+                    if answer.is_success:
+                        self.load = msgspec.json.decode(answer.content, type=LoadReport)
+                await asyncio.sleep(_PERIOD)

@@ -1,0 +1,59 @@
+"""How many nodes a pool with min and max should have, from what its nodes tell of their load."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from unifiedserve.cluster.scaling import Limits, PoolLoad, Scaling, Wanted
+from unifiedserve.messages.load import LoadReport
+
+_BUSY = 0.8  # seconds of work a second that a node takes: with more, requests would wait long
+_PERIOD = 1.0  # seconds that a look goes back
+
+
+class _Sums(NamedTuple):
+    """What an engine has counted since its start."""
+
+    work: float
+    first_tokens: int
+    on_time: int
+
+
+class PoolScaler:
+    """Follows one pool. Work is counted in seconds, as the engines themselves have measured what a token costs.
+
+    So a node's capacity in tokens a second (ModServe §4.2) is that for the mixture of requests that there is.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._scaling = Scaling(limits, _BUSY)
+        self._looked: float | None = None
+        self._sums: dict[tuple[str, int], _Sums] = {}
+
+    def after(self, now: float, loads: Mapping[str, LoadReport], nodes: int) -> Wanted | None:
+        """Return how many nodes there should be at `now`, in seconds; None if it was asked less than a second ago.
+
+        `loads` are what the nodes have told last, by name; `nodes` is how many there should be by now.
+        """
+        if self._looked is not None and now - self._looked < _PERIOD:
+            return None
+        seconds = _PERIOD if self._looked is None else now - self._looked
+        self._looked = now
+        sums = {(name, told.started): _sums_of(told) for name, told in loads.items()}
+        grown = [_grown(self._sums.get(key, after), after) for key, after in sums.items()]
+        self._sums = sums
+        first_tokens = sum(each.first_tokens for each in grown)
+        load = PoolLoad(
+            at=now,
+            tokens=sum(each.work for each in grown) / seconds,
+            attainment=sum(each.on_time for each in grown) / first_tokens if first_tokens else 1.0,
+            pending=sum(told.load.backlog for told in loads.values()),
+        )
+        return self._scaling.after(load, nodes)
+
+
+def _sums_of(told: LoadReport) -> _Sums:
+    return _Sums(told.load.work, told.load.first_tokens, told.load.on_time)
+
+
+def _grown(before: _Sums, after: _Sums) -> _Sums:
+    return _Sums(after.work - before.work, after.first_tokens - before.first_tokens, after.on_time - before.on_time)

@@ -1,0 +1,19 @@
+"""What came to an engine since its start, and how it did: what a cluster scales by."""
+
+
+class Tally:
+    """Counts the seconds of work of attempts, as estimated, and first tokens by whether they came in time."""
+
+    def __init__(self) -> None:
+        self.work = 0.0
+        self.first_tokens = 0
+        self.on_time = 0
+
+    def begin(self, work: float) -> None:
+        """Count an attempt that takes so many seconds alone."""
+        self.work += work
+
+    def first_token(self, now: float, due: float) -> None:
+        """Count a first token that came `now` and was owed by `due` (monotonic seconds)."""
+        self.first_tokens += 1
+        self.on_time += now <= due
