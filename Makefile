@@ -8,7 +8,7 @@ SHELL := /bin/bash
 TORCH_VERSION ?= 2.13.0
 # URL of a package index for torch alone, e.g. PyTorch's own of CPU builds; empty: pip's default.
 TORCH_INDEX ?=
-EXTRAS ?= serve,bench,otel,dev
+EXTRAS ?= serve,bench,otel,plan,dev
 # Decoders and transforms that tests compare with; tests skip what is absent.
 REFERENCES := torchcodec==0.13.0 torchvision==0.28.0
 # A model with trained weights, and what reads its file; the tests of another one say what to install.

@@ -227,8 +227,8 @@ _NOTE_15 = (
     "Missing: the targets' scale, the trace's bursts at the scale of the cluster, and what tensor parallelism gains in "
     "vLLM's encoders (a factor of 2 and 2.5 here; that 48 image instances are called 16 more than 32 monoliths have "
     "suggests none). The longest requests decide, with 16 images: which target a monolith can meet at all. Here the "
-    "target is 1.1 times what such a request takes alone on a monolith; the wider it is, the less is gained by encoding "
-    "in parallel, and with twice that monoliths do more requests, as four GPUs encode faster than one."
+    "target is 1.1 times what such a request takes alone on a monolith; the wider it is, the less is gained by "
+    "encoding in parallel, and with twice that monoliths do more requests, as four GPUs encode faster than one."
 )
 
 #: images a minute in the hours of a day with a burst (Azure's LMM trace, read off its figure of images a minute)

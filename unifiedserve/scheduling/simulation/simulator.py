@@ -110,7 +110,7 @@ class Simulator:
 
     def run(self, until: float = float("inf")) -> None:
         """Let everything happen up to a time (seconds), or until nothing happens any more."""
-        self._system.known_until = until
+        self.system.known_until = until
         while True:
             left = self._machine.left
             time = min(self._clock.next, self._clock.now + left)
