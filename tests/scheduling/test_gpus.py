@@ -1,16 +1,30 @@
 """Simulated GPUs: who runs beside whom on which device takes as much longer as a matrix says."""
 
+from unittest.mock import patch
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from systems import numbered
+from systems import LAYOUTS, MEMORIES, PARTS, budgets, free_pages, numbered, rules, works
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.errors import ConfigError
 from unifiedserve.messages.ticket import Ticket
-from unifiedserve.placement import Stage, read_placement
-from unifiedserve.scheduling.simulation import Arrival, FreePages, Gpus, Hardware, Simulated, StageCosts, simulate
+from unifiedserve.placement import NAMED, Stage, read_placement
+from unifiedserve.scheduling import Budget
+from unifiedserve.scheduling.simulation import (
+    Arrival,
+    FreePages,
+    Gpus,
+    Hardware,
+    Rules,
+    Simulated,
+    Simulator,
+    StageCosts,
+    simulate,
+)
 from unifiedserve.scheduling.simulation.machine import Demand
+from unifiedserve.scheduling.simulation.sequences import Sequences
 
 V, E, P, D = Stage
 SLOWER = {D: {P: 2.0, E: 1.5, D: 1.25}, P: {D: 4.0, V: 1.25}, V: {P: 3.0}}
@@ -27,6 +41,20 @@ COSTS = StageCosts(
     lone_step=0.01,
 )
 PAGES = 10_000
+#: so that no two things happen at one time by chance
+ODD = StageCosts(
+    decode_pass=1.0317,
+    sequence=0.0113,
+    context_token=0.00171,
+    prefill_pass=0.9137,
+    prompt_token=0.1019,
+    encode_batch=0.8713,
+    visual_token=0.2039,
+    message=0.0293,
+    pull=0.0411,
+    pull_kv_page=0.0173,
+    pull_visual_page=0.0131,
+)
 
 
 def on(device: int | None, *stages: Stage) -> tuple[Demand, ...]:
@@ -91,3 +119,18 @@ def test_what_was_busy_and_waited_for() -> None:
 def test_a_gpu_that_is_not_there_is_named() -> None:
     with pytest.raises(ConfigError, match="needs cuda:1, of 1 GPU"):
         seen("vep@cuda:0+d@cuda:1", [], Gpus(1, 5))
+
+
+@given(st.sampled_from([*NAMED, *PARTS, *MEMORIES]), works, budgets, rules)
+def test_steps_that_run_as_one_come_when_they_would_one_by_one(
+    placement: str, work: list[Arrival], budget: Budget, kept: Rules
+) -> None:
+    def tokens() -> dict[int, list[float]]:
+        simulator = Simulator(LAYOUTS[placement], budget, free_pages(), work, ODD, Gpus(3, 2, SLOWER), kept)
+        simulator.run(until=8000)
+        return simulator.tokens
+
+    together = tokens()
+    with patch.object(Sequences, "steps", lambda self, keys: 1):
+        one_by_one = tokens()
+    assert {uid: pytest.approx(times, abs=1e-6) for uid, times in one_by_one.items()} == together
