@@ -254,7 +254,7 @@ class LanguageWorker:
         context, quiet = self._sequences.context(plan.decode), self._system.quiet_until - now
         slower = self._system.slower(self._instance, self._system.machine.sharing.threads(giving))
         steps = 1
-        if quiet > 0 and not giving and not self._turn.prompts:
+        if quiet > 0 and not giving and self._turn.only_decodes:
             steps = self._sequences.steps(plan.decode)
             slowest = slower * costs.decode(batch, context + batch * steps)
             steps = steps if steps * slowest <= quiet else max(1, int(quiet / slowest))

@@ -17,6 +17,11 @@ class Prompts:
         self._offering: set[int] = set()  # uids
         self._queue: Queue[PrefillState] = Queue(order)
 
+    @property
+    def any_here(self) -> bool:
+        """Whether any request is here that has something left to encode or to prefill."""
+        return bool(self._states)
+
     def __len__(self) -> int:
         """Count those that get their first token here."""
         return self._prefilled_here

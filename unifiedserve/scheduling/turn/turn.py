@@ -82,14 +82,9 @@ class Turn:
         return self._measured.costs
 
     @property
-    def prompts(self) -> int:
-        """How many requests are here before their first token."""
-        return len(self._prompts)
-
-    @property
     def only_decodes(self) -> bool:
         """Whether nothing here waits for anything but the next step of the sequences."""
-        return not (len(self._prompts) or self._arrivals.waits)
+        return not (self._prompts.any_here or self._arrivals.waits)
 
     @property
     def tells_of_streams(self) -> Tells:
