@@ -58,6 +58,11 @@ def test_a_new_revision_that_fails_holds_up_the_others() -> None:
     assert next_steps(1, NEW, [node("0", revision=OLD), node("1", Phase.FAILED)]) == Steps()
 
 
+def test_old_nodes_that_do_not_serve_leave_at_once() -> None:
+    old = [node("0", Phase.STARTING, OLD), node("1", Phase.CUT_OFF, OLD), node("2", revision=OLD)]
+    assert next_steps(3, NEW, old) == Steps(drain=("0", "1"))
+
+
 @dataclass
 class World:
     """A pool whose nodes do as they are told, one change of phase at a time."""
@@ -79,6 +84,7 @@ class World:
             Phase.WAITING: Phase.STARTING,
             Phase.STARTING: Phase.SERVING,
             Phase.LOST: Phase.STARTING,
+            Phase.CUT_OFF: Phase.SERVING,
             Phase.DRAINING: Phase.STOPPED,
         }
         able = [each for each in self.nodes if each.phase in after]

@@ -1,9 +1,7 @@
 """A cluster as the commands of its user see it."""
 
-import contextlib
 import logging
 import os
-import socket
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -13,6 +11,7 @@ import ray
 from ray.exceptions import RayError
 
 from unifiedserve.cluster.cluster_file import Cluster
+from unifiedserve.cluster.nodes.address import local_address, reach
 from unifiedserve.cluster.nodes.head import RayProcess, start_ray
 from unifiedserve.cluster.nodes.ray_actors import GIB, NAMESPACE, find_controller, start_controller
 from unifiedserve.cluster.nodes.reports import ClusterStatus
@@ -22,42 +21,28 @@ OnChange = Callable[[ClusterStatus], None]
 
 _LOOK_SECONDS = 0.25
 _ANSWER_SECONDS = 10.0
-_REACH_SECONDS = 5.0
 _ADDRESS = "RAY_ADDRESS"
 
 
 def connect(address: str) -> None:
-    """Connect to the Ray at an address, or to that of this machine. Raises ConfigError if there is none."""
-    if address := address or os.environ.get(_ADDRESS, ""):
-        _reach(address)
+    """Connect to the Ray at an address, else that of RAY_ADDRESS, else that of this machine.
+
+    Raises ConfigError if there is none.
+    """
+    address = address or os.environ.get(_ADDRESS, "")
+    if not address and not (address := local_address()):
+        raise ConfigError("no Ray runs on this machine: unifiedserve cluster up FILE starts one")
+    reach(address)
     try:
-        ray.init(address=address or "auto", namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError, RayError) as error:
-        if address:
-            raise ConfigError(f"Ray at {address} takes no connection: {error}") from error
-        raise ConfigError("no Ray runs on this machine: unifiedserve cluster up FILE starts one") from error
-
-
-def _reach(address: str) -> None:
-    """Raise ConfigError unless somebody listens at HOST:PORT: Ray itself would try for half a minute."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
-        raise ConfigError(f"--address {address}: expected HOST:PORT")
-    try:
-        socket.create_connection((host, int(port)), _REACH_SECONDS).close()
-    except OSError as error:
-        raise ConfigError(
-            f"nothing answers at {address} within {_REACH_SECONDS:g} s: {error.strerror or error}"
-        ) from error
+        raise ConfigError(f"Ray at {address} takes no connection: {error}") from error
 
 
 def connect_or_start(address: str) -> RayProcess | None:
-    """Connect as `connect` does; where no address is given and no Ray is there, start one and return its process."""
-    if address or os.environ.get(_ADDRESS):
+    """Connect as `connect` does; where no Ray is named or there, start one, and return its process."""
+    if address or os.environ.get(_ADDRESS) or local_address():
         connect(address)
-        return None
-    with contextlib.suppress(ConfigError):
-        connect("")
         return None
     process, address = start_ray()
     try:

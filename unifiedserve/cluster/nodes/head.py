@@ -8,6 +8,7 @@ import sys
 import msgspec
 import psutil
 
+from unifiedserve.cluster.nodes.address import address_file
 from unifiedserve.errors import ConfigError
 
 _OBJECT_STORE_BYTES = 100 << 20  # nodes exchange no objects, and need /dev/shm themselves
@@ -61,12 +62,17 @@ def main() -> None:
         object_store_memory=_OBJECT_STORE_BYTES,
         log_to_driver=False,
     )
-    print(context.address_info["gcs_address"], flush=True)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
-        os.dup2(nowhere, stream.fileno())
-    while True:
-        signal.pause()
+    address: str = context.address_info["gcs_address"]
+    address_file().write_text(address)
+    try:
+        print(address, flush=True)
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(nowhere, stream.fileno())
+        while True:
+            signal.pause()
+    finally:
+        address_file().unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

@@ -17,9 +17,9 @@ class Steps(NamedTuple):
 def next_steps(target: int, revision: str, nodes: Sequence[NodeReport]) -> Steps:
     """Return what brings a pool nearer to `target` nodes of this revision.
 
-    Nodes of another revision are replaced one by one: where there is one only, its successor serves before it drains;
-    where there are more, one drains at a time. A new node that fails holds up the others. No drain leaves fewer than
-    `target - 1` nodes serving, nor none.
+    Nodes of another revision are replaced. Where there is one only, its successor serves before it drains; of more one
+    drains at a time, and those that do not serve anyway leave at once. A new node that fails holds up the others. No
+    drain leaves fewer than `target - 1` nodes serving, nor none.
     """
     remove = tuple(node.name for node in nodes if _is_over(node, revision))
     staying = [node for node in nodes if node.stays and node.name not in remove]
@@ -27,8 +27,9 @@ def next_steps(target: int, revision: str, nodes: Sequence[NodeReport]) -> Steps
     surge = target == 1 and len(stale) == len(staying) == 1
     start = max(0, target + surge - len(staying))
     leaving = _leaving(staying, revision)[: max(0, len(staying) - target)]
-    if not leaving and stale and target > 1 and _is_calm(nodes):
-        leaving = stale[:1]
+    if not leaving and target > 1:
+        idle = [node for node in stale if node.phase is not Phase.SERVING]
+        leaving = idle or (stale[:1] if _is_calm(nodes) else [])
     return Steps(start, tuple(_sparing(leaving, staying, target)), remove)
 
 
