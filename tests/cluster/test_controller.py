@@ -9,10 +9,15 @@ import pytest
 from unifiedserve.cluster.cluster_file import Cluster, Pool, Resources, RouterOptions
 from unifiedserve.cluster.members import Member, read_members
 from unifiedserve.cluster.nodes import controller as controller_module
+from unifiedserve.cluster.nodes import load_watch as load_watch_module
+from unifiedserve.cluster.nodes import pool_scaler as pool_scaler_module
 from unifiedserve.cluster.nodes import watch as watch_module
 from unifiedserve.cluster.nodes.actors import NodeError
 from unifiedserve.cluster.nodes.controller import Controller
+from unifiedserve.cluster.nodes.load_watch import LoadWatch
 from unifiedserve.cluster.nodes.reports import NodeReport, NodeSpec, Phase
+from unifiedserve.cluster.nodes.watch import Watch
+from unifiedserve.messages.load import EngineLoad, LoadReport
 
 
 class Table:
@@ -34,7 +39,12 @@ class Table:
         self.specs[actor] = spec
         phase = Phase.FAILED if "--placement=bad" in spec.command else Phase.SERVING
         self.reports[actor] = NodeReport(
-            name=spec.name, pool=spec.pool, revision=spec.revision, phase=phase, url=f"http://{spec.name}", reason="bad"
+            name=spec.name,
+            pool=spec.pool,
+            revision=spec.revision,
+            phase=phase,
+            url=f"http://127.0.0.1:9/{spec.name}",
+            reason="bad",
         )
 
     async def report(self, actor: str) -> NodeReport:
@@ -62,10 +72,24 @@ class Table:
         return read_members(next((line for actor, line in self.told.items() if actor.startswith(router)), b"[]"))
 
 
+class Unasked:
+    """An engine that is not looked at, and takes requests."""
+
+    load = None
+    is_cut_off = False
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def end(self) -> None:
+        pass
+
+
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controller_module, "_TURN", 0.001)
     monkeypatch.setattr(watch_module, "_PAUSE", 0.001)
+    monkeypatch.setattr(watch_module, "LoadWatch", Unasked)
 
 
 @pytest.fixture
@@ -76,6 +100,12 @@ def table() -> Table:
 async def until(is_so: Callable[[], bool]) -> None:
     while not is_so():
         await asyncio.sleep(0.001)
+
+
+def told_with(**load: float) -> LoadReport:
+    return LoadReport(
+        model="m", version="v", started=1, healthy=True, max_model_len=9, load=msgspec.convert(load, EngineLoad)
+    )
 
 
 def cluster_of(*pools: Pool, ports: tuple[int, ...] = (8000,)) -> Cluster:
@@ -103,7 +133,7 @@ async def test_pools_and_routers_come_up_and_routers_know_the_nodes(table: Table
     assert [each.name for each in table.of("a")] == ["a-0", "a-1"]
     for router in ("router-0", "router-1"):
         await until(lambda router=router: len(table.members(router)) == 3)
-    assert Member(name="a-0", pool="a", url="http://a-0") in table.members("router-0")
+    assert Member(name="a-0", pool="a", url="http://127.0.0.1:9/a-0") in table.members("router-0")
     commands = {spec.name: spec.command for spec in table.specs.values()}
     assert commands["a-0"] == ("serve", "--placement=shared", "--port=0")
     assert "--port=8001" in commands["router-1"]
@@ -196,9 +226,33 @@ async def test_a_lost_node_is_told_of_with_its_last_url(table: Table, monkeypatc
     table.silent = {actor for actor in table.names() if actor.startswith("a-")}
     while (await controller.status()).pools[0].nodes[0].phase is not Phase.LOST:
         await asyncio.sleep(0.001)
-    assert [each.url for each in table.members("router-0")] == ["http://a-0"]
+    assert [each.url for each in table.members("router-0")] == ["http://127.0.0.1:9/a-0"]
     table.silent.clear()
     await ready(controller)
+
+
+async def test_a_node_that_cannot_be_reached_is_told_of_with_its_address(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch_module, "LoadWatch", LoadWatch)
+    monkeypatch.setattr(load_watch_module, "_PATIENCE", 0.05)
+    monkeypatch.setattr(load_watch_module, "_PERIOD", 0.01)
+    controller = control(table, cluster_of(Pool(name="a")))  # nobody listens on port 9
+    while not (failures := (await controller.status()).failures):
+        await asyncio.sleep(0.001)
+    assert failures[0].startswith("a-0: http://127.0.0.1:9/a-0 does not answer")
+    await until(lambda: [each.url for each in table.members("router-0")] == ["http://127.0.0.1:9/a-0"])
+
+
+async def test_a_pool_grows_by_its_load_and_scales_to_no_fewer(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_scaler_module, "_PERIOD", 0.01)
+    monkeypatch.setattr(Watch, "load", told_with(backlog=20.0))
+    controller = control(table, cluster_of(Pool(name="a", min=1, max=4)))
+    while (pool := (await controller.status()).pools[0]).target < 2:
+        await asyncio.sleep(0.001)
+    assert pool.target == min(4, pool.needed or 0)
+    monkeypatch.setattr(pool_scaler_module, "_PERIOD", 60.0)
+    assert f"needs {pool.needed} nodes" in await controller.scale("a", 1)
 
 
 async def test_a_failure_is_told(table: Table) -> None:

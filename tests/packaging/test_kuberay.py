@@ -8,6 +8,7 @@ import yaml  # type: ignore[import-untyped]  # its stubs are a package of their 
 from project_files import PACKAGING, TO_STOP
 
 from unifiedserve.cluster.cluster_file import Cluster
+from unifiedserve.config import API_KEY, API_KEYS
 from unifiedserve.server.app import OF_AN_ENGINE
 
 CONFIG, RAY, SERVICE = yaml.safe_load_all((PACKAGING / "kubernetes" / "cluster.yaml").read_text())
@@ -67,7 +68,7 @@ def test_probes_of_routers_ask_for_what_is_served(probe: str, path: str) -> None
 @pytest.mark.parametrize("group", [HEAD, *GROUPS.values()], ids=["head", *GROUPS])
 def test_pods_know_the_token_and_need_no_privileges(group: dict[str, Any]) -> None:
     known = {each["name"] for each in container(group)["env"]}
-    assert {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_worker_niceness"} <= known
+    assert {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_worker_niceness", API_KEY, API_KEYS} <= known
     assert group["template"]["spec"]["securityContext"]["runAsNonRoot"]
     assert container(group)["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     ports = {port["name"] for port in container(group)["ports"]}

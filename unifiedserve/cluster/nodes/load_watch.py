@@ -2,13 +2,12 @@
 
 import asyncio
 import contextlib
-import os
 import time
 
 import httpx
 import msgspec
 
-from unifiedserve.config import API_KEY
+from unifiedserve.cluster.key import key_header
 from unifiedserve.messages.load import LoadReport
 
 _PERIOD = 0.5  # seconds between two looks
@@ -34,9 +33,7 @@ class LoadWatch:
         self._task.cancel()
 
     async def _look(self) -> None:
-        key = os.environ.get(API_KEY)
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        async with httpx.AsyncClient(headers=headers, timeout=_PATIENCE, trust_env=False) as client:
+        async with httpx.AsyncClient(headers=key_header(), timeout=_PATIENCE, trust_env=False) as client:
             while True:
                 with contextlib.suppress(httpx.HTTPError, msgspec.DecodeError):
                     answer = await client.get(f"{self.url}/v1/load")

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable
 import aiohttp
 import msgspec
 
+from unifiedserve.cluster.key import key_header
 from unifiedserve.cluster.members import Member
 from unifiedserve.cluster.routing import Fleet, Policy, Request
 from unifiedserve.messages.load import LoadReport
@@ -103,7 +104,8 @@ class Nodes:
     async def _look(self, node: Node) -> None:
         while True:
             try:
-                async with self._http.get(f"{node.member.url}/v1/load", timeout=_PATIENCE) as response:
+                url = f"{node.member.url}/v1/load"
+                async with self._http.get(url, headers=key_header(), timeout=_PATIENCE) as response:
                     node.report = msgspec.json.decode(await response.read(), type=LoadReport)
                 node.missed, node.heard = 0, time.monotonic()
             except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError):
