@@ -28,6 +28,12 @@ def test_it_says_what_to_install_in_one_line(package: str, arguments: list[str])
     assert result.stderr == f'unifiedserve: {package} is not installed: pip install "unifiedserve[serve]"\n'
 
 
+def test_a_cluster_names_its_extra() -> None:
+    result = run_without("ray", "cluster", "status")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == 'unifiedserve: ray is not installed: pip install "unifiedserve[serve,cluster]"\n'
+
+
 def test_only_the_standard_library_is_imported_before() -> None:
     code = (
         "import sys; before = set(sys.modules); import unifiedserve.cli.__main__;"
