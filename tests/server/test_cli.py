@@ -139,7 +139,7 @@ WITHOUT_GPU = pytest.mark.skipif(gpu.has_device(), reason="there is a GPU")
         (["serve", "--port", "0", "--vision-threads", "9999"], ["--vision-threads 9999", "cores"]),
         (["serve", "--port", "0", "--kv-cache-mib", "99999999"], ["KV cache 99,999,", "weights", " MiB free"]),
         (["cluster", "up", "/no/such.toml"], ["/no/such.toml", "cannot read the file"]),
-        (["cluster", "scale", "a", "many"], ["count", "many"]),
+        (["cluster", "scale", "a", "many"], ["count", "valid integer"]),
         (["demo", "--video", "/no/such.mp4"], ["/no/such.mp4"]),
         (["ask", "/no/such.mp4", "What?"], ["/no/such.mp4"]),
         (["ask", "clip.mp4", "What?", "--url", "http://localhost:1", "--model", "tiny"], ["--url", "--model"]),

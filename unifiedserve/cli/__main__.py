@@ -21,6 +21,7 @@ _SERVE = frozenset(
         "simplejpeg",
         "starlette",
         "tokenizers",
+        "tomli_w",
         "torch",
         "transformers",
         "typer",
