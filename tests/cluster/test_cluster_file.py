@@ -107,6 +107,7 @@ def test_a_revision_is_of_what_nodes_are_started_with() -> None:
         ("[[pool]]\nname = 'a'\nresources = { disks = 1 }", ["disks"]),
         ("[[pool]]\nname = 'a'\n[router]\nports = [99999]", ["ports", "65535"]),
         ("[[pool]]\nname = 'a'\n[router]\nports = []", ["router.ports", "none"]),
+        ("[[pool]]\nname = 'a'\n[router]\npolicy = 'best'", ["policy", "best"]),
     ],
 )
 def test_what_is_wrong_is_one_line(tmp_path: Path, text: str, words: list[str]) -> None:

@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from unifiedserve import __version__
 from unifiedserve.cli.options import from_options, options_of
+from unifiedserve.cluster.routing import Policy
 from unifiedserve.config import EngineConfig
 from unifiedserve.errors import ConfigError
 
@@ -61,6 +62,11 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """A name for all that its nodes are started with: where it differs, a node is to be replaced."""
         return _digest((self.model, self.placement, sorted(self.serve.items()), self.resources, __version__))
 
+    @property
+    def drain_timeout(self) -> float:
+        """The seconds that its engines have to end their answers."""
+        return float(self.serve.get("drain-timeout", EngineConfig().server.drain_timeout))
+
     def options(self) -> Iterator[str]:
         """Yield its arguments of `unifiedserve serve`, beside the model, host and port."""
         threads = int(self.resources.cpus)
@@ -97,7 +103,7 @@ class RouterOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     host: str = "127.0.0.1"
     ports: tuple[_Port, ...] = (8000,)
-    policy: str = "cost"
+    policy: Policy = Policy.COST
     resources: Resources = Resources()
 
     def revision(self, port: int) -> str:

@@ -20,7 +20,6 @@ from unifiedserve.cluster.nodes.reconcile import next_steps
 from unifiedserve.cluster.nodes.reports import ClusterStatus, NodeReport, NodeSpec, Phase, PoolStatus
 from unifiedserve.cluster.nodes.watch import Watch
 from unifiedserve.cluster.scaling import Limits
-from unifiedserve.config import EngineConfig
 
 _log = logging.getLogger(__name__)
 
@@ -185,14 +184,13 @@ class Controller:
         taken = {report.name for report in self._reports()}
         name = next(name for number in itertools.count() if (name := f"{pool.name}-{number}") not in taken)
         command = ("serve", *([pool.model] if pool.model else []), *pool.options(), "--port=0")
-        drain = pool.serve.get("drain-timeout", EngineConfig().server.drain_timeout)
         host = "" if self._own_ray is None else _LOOPBACK  # all of it is on this machine
-        self._begin(name, pool.name, pool.revision, command, pool.resources, drain, host)
+        self._begin(name, pool.name, pool.revision, command, pool.resources, pool.drain_timeout, host)
 
     def _start_router(self, name: str, port: int) -> None:
         options = self._cluster.router
-        command = (ROUTER, "--nodes=-", f"--policy={options.policy}", f"--port={port}")
-        drain = EngineConfig().server.drain_timeout
+        drain = max(pool.drain_timeout for pool in self._cluster.pool)
+        command = (ROUTER, "--nodes=-", f"--policy={options.policy}", f"--drain-timeout={drain:g}", f"--port={port}")
         self._begin(name, ROUTER, options.revision(port), command, options.resources, drain, options.host)
 
     def _begin(
