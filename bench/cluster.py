@@ -114,16 +114,19 @@ async def measure(ways: list[Way], rounds: int, singles: int, streams: int, toke
 
 
 def decision_seconds(nodes: int, policy: Policy, decisions: int) -> float:
-    """Return the median seconds of a decision among so many nodes, which report all the time."""
+    """Return the median seconds of a decision among so many nodes, which report all the time; half of them are idle."""
     draw = np.random.default_rng(0)
     fleet = Fleet(policy)
     costs = Costs(decode=0.02, prompt_token=2e-4, visual_token=3e-4, image_pixel=1e-8, video_second=1.0)
     names = [f"node-{number}" for number in range(nodes)]
+    loads = [EngineLoad(costs=costs)] * 2
     for name in names:
-        fleet.update(name, EngineLoad(wait=float(draw.exponential(2)), in_flight=int(draw.integers(50)), costs=costs))
+        loads[1] = EngineLoad(wait=float(draw.exponential(2)), in_flight=int(draw.integers(50)), costs=costs)
+        fleet.update(name, loads[int(draw.integers(2))])
     took = []
     for number in range(decisions):
         fleet.update(names[number % nodes], EngineLoad(wait=float(draw.exponential(2)), in_flight=9, costs=costs))
+        fleet.update(names[(number + nodes // 2) % nodes], loads[0])
         work = Work(prompt_tokens=int(draw.integers(50, 5000)), visual_tokens=int(draw.integers(0, 4000)))
         request = Request(work, key=f"{number}", cached=Work(prompt_tokens=40), known=names[number % nodes :][:2])
         began = time.perf_counter()

@@ -49,6 +49,22 @@ def test_all_routers_find_the_same_node_for_a_key() -> None:
     assert len(set(own[0])) > 2
 
 
+def test_a_key_stays_with_its_node_when_others_leave() -> None:
+    fleet, keys = _fleet(Policy.COST, *[EngineLoad(costs=COSTS)] * 7), [f"key {number}" for number in range(2000)]
+    homes = {key: _home(fleet, key) for key in keys}
+    shares = Counter(homes.values())
+    assert all(200 < shares[name] < 380 for name in fleet), shares  # of 286, five deviations
+    fleet.leave("n3")
+    assert all(_home(fleet, key) == home for key, home in homes.items() if home != "n3")
+
+
+def _home(fleet: Fleet, key: str) -> str | None:
+    """Return who takes a request of nothing, among nodes that have nothing to do."""
+    for name in fleet:
+        fleet.update(name, EngineLoad(costs=COSTS))
+    return fleet.choose(Request(Work(prompt_tokens=0), key))
+
+
 def test_who_knows_no_costs_counts_as_the_others() -> None:
     fleet = _fleet(Policy.COST, EngineLoad(wait=1.0, costs=COSTS), EngineLoad())
     assert fleet.choose(Request(VIDEO)) == "n1"

@@ -3,7 +3,7 @@
 With a thousand nodes a decision takes microseconds, because what counts is kept in arrays, a row a node.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from enum import StrEnum
 from hashlib import blake2b
 from random import Random
@@ -20,6 +20,7 @@ _SOON = 0.02  # seconds: nodes as good as the best one, of which the same reques
 _CROWDED = 0.3  # of a typical request's seconds for each request beside it, streams included
 _RECENT = 100  # requests of which the typical one is the mean
 _TYPICAL = Costs(prompt_token=1e-3, visual_token=1e-3, image_pixel=2e-8, video_second=1.0)  # where nobody knows yet
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # makes the first bits of a product depend on all others (Knuth 6.4)
 _KINDS = ("prompt_token", "visual_token", "image_pixel", "video_second")
 
 
@@ -65,6 +66,7 @@ class Fleet:
         self._waits = np.zeros(0)
         self._requests = np.zeros(0)
         self._costs = np.zeros((0, len(_KINDS)))
+        self._hashes = np.zeros(0, np.uint64)  # of the names
 
     def __len__(self) -> int:
         return len(self._names)
@@ -91,6 +93,7 @@ class Fleet:
         self._rows = {name: number for number, name in enumerate(self._names)}
         self._waits, self._requests = np.delete(self._waits, row), np.delete(self._requests, row)
         self._costs = np.delete(self._costs, row, axis=0)
+        self._hashes = np.delete(self._hashes, row)
 
     def choose(self, request: Request) -> str | None:
         """Return who takes a request, and count it there until the node tells of itself again; None without nodes."""
@@ -105,6 +108,7 @@ class Fleet:
         self._names.append(name)
         self._waits, self._requests = np.append(self._waits, 0.0), np.append(self._requests, 0.0)
         self._costs = np.vstack([self._costs, np.zeros((1, len(_KINDS)))])
+        self._hashes = np.append(self._hashes, _hash(name))
 
     def _filled(self) -> np.ndarray:
         """Return the costs of each node, with those of the others where a node does not know its own."""
@@ -142,13 +146,13 @@ class Fleet:
         self._typical += (seconds - self._typical) / self._chosen
         return self._typical
 
-    def _home(self, rows: Sequence[int] | np.ndarray, key: str) -> int:
+    def _home(self, rows: np.ndarray, key: str) -> int:
         """Return which of these nodes a key belongs to (rendezvous hashing); without one, who has the fewest requests.
 
         Every router finds the same one, and keeps nothing for that.
         """
         if key:
-            return max(map(int, rows), key=lambda row: blake2b(f"{key} {self._names[row]}".encode()).digest())
+            return int(rows[int(((self._hashes[rows] ^ _hash(key)) * _FACTOR).argmax())])
         return int(rows[int(self._requests[rows].argmin())])
 
     def _by_requests(self, request: Request) -> int:
@@ -165,3 +169,7 @@ class Fleet:
 def _amounts(work: Work) -> np.ndarray:
     """Return how much there is of each kind of work; what cannot be told of videos counts as nothing."""
     return np.array((work.prompt_tokens, work.visual_tokens, work.image_pixels, work.video_seconds or 0.0))
+
+
+def _hash(name: str) -> np.uint64:
+    return np.uint64(int.from_bytes(blake2b(name.encode(), digest_size=8).digest()))

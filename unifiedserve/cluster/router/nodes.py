@@ -67,8 +67,8 @@ class Nodes:
     @property
     def models(self) -> dict[str, LoadReport]:
         """The models that are served, each with the report of one that serves it."""
-        reports = [node.report for node in self._nodes.values() if node.report and node.takes_requests]
-        return {report.model: report for report in reversed(reports)}
+        firsts = {model: next(iter(fleet), None) for model, fleet in self._fleets.items()}
+        return {model: report for model, name in firsts.items() if name and (report := self._nodes[name].report)}
 
     def each(self) -> list[Node]:
         """Return all nodes."""
