@@ -198,6 +198,7 @@ def main(
     burstiness: Annotated[float, typer.Option(help="Deviation of the gaps between requests, by their mean")] = 3.0,
     count: Annotated[int, typer.Option(min=WARM_UP + 1, help="Requests of each course")] = 1500,
     courses: Annotated[int, typer.Option(min=1, help="Each with a seed of its own")] = 3,
+    first_seed: Annotated[int, typer.Option(help="The seed of the first course; the next one has the next")] = 0,
     costs_file: Annotated[Path, typer.Option("--costs", help="Results of bench/simulator.py")] = COSTS,
     json_file: Annotated[Path | None, typer.Option("--json", help="Where to save the figures")] = None,
 ) -> None:
@@ -205,7 +206,7 @@ def main(
     costs = msgspec.convert(json.loads(costs_file.read_text())["costs"][0], StageCosts)
     answers: dict[Policy, list[Answered]] = {policy: [] for policy in Policy}
     began = time.perf_counter()
-    for seed in track(range(courses), "courses", transient=True):
+    for seed in track(range(first_seed, first_seed + courses), "courses", transient=True):
         questions = workload(rate, burstiness, count, costs, seed)
         for policy in Policy:
             answers[policy] += Machines(machines, policy, costs, cores).serve(questions)[WARM_UP:]
