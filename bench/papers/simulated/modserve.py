@@ -190,7 +190,7 @@ def figure_15() -> Figure:
 
 def figure_17() -> Figure:
     """Return the same over the scale of the target."""
-    scales = (1.0, FACTOR, 1.25, 1.5, 2.0)
+    scales = (1.0, 1.02, 1.04, 1.06, FACTOR, 1.25, 1.5, 2.0)
     return _highest(
         "17", "the highest rate over the target's scale", scales, {"Llama3.2-11B": 4.3, "InternVL-26B": 6.8}
     )
@@ -209,7 +209,10 @@ def _highest(number: str, shows: str, scales: Sequence[float], paper: dict[str, 
         )
         pairs = [(own, other) for (_, other), (_, own) in zip(*lines.values(), strict=True) if other]
         ratio: float | str = max((own / other for own, other in pairs), default=0.0) or "vLLM meets no target"
-        claims.append(Claim(f"{model.name}: ModServe over vLLM", ratio, paper[model.name]))
+        claims.append(Claim(f"{model.name}: ModServe over vLLM, at most", ratio, paper[model.name]))
+        if only := [scale for (scale, other), (_, own) in zip(*lines.values(), strict=True) if own and not other]:
+            told = ", ".join(f"{scale:g}" for scale in only if isinstance(scale, float))
+            claims.append(Claim(f"{model.name}: targets that ModServe alone meets", told, "drawn"))
     return Figure(
         name=f"modserve-{number}",
         paper=f"ModServe Fig. {number}",
@@ -221,11 +224,11 @@ def _highest(number: str, shows: str, scales: Sequence[float], paper: dict[str, 
 
 
 _NOTE_15 = (
-    "Missing: the targets' scale, the trace's bursts at the scale of the cluster, and what tensor parallelism gains in "
-    "vLLM's encoders (a factor of 2 and 2.5 here; that 48 image instances are called 16 more than 32 monoliths have "
-    "suggests none). The longest requests decide, with 16 images. Here the "
-    "target is 1.1 times what such a request takes alone on a monolith; the wider it is, the less is gained by "
-    "encoding in parallel, and with twice that monoliths do more requests, as four GPUs encode faster than one."
+    "The longest requests decide, with 16 images: targets as tight as these take alone on a monolith are met by "
+    "encoding in parallel only, and the ratio is without bound; with 1.1 times that both do as much, and beyond "
+    "monoliths do more, as four GPUs encode faster than one. The paper's ratios lie in between. Missing: the targets' "
+    "scale, the trace's bursts at the size of the cluster, and what vLLM's encoders gain by four GPUs (a factor of 2 "
+    "and 2.5 here; the text counts 48 image instances as 16 more than 32 monoliths have, which suggests none)."
 )
 
 #: images a minute in the hours of a day with a burst (Azure's LMM trace, read off its figure of images a minute)
