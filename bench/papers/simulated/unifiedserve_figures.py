@@ -201,8 +201,9 @@ def figure_13() -> Figure:
 _NOTE = (
     "At 0.06 requests a second, what is just decoded on the CPU. Missing: rates (drawn), answers' lengths (128 tokens "
     "assumed), the speed of decord (1,000 frames a second assumed, shared by eight videos). Videos have 24,576 visual "
-    "tokens. Streams of the split come at the speed that the text has; UnifiedServe's are faster here than there, as "
-    "passes over four GPUs wait for nothing and the matrix is ours of an H100."
+    "tokens. Not reproduced: one loop's mean TBT, for which streams would nearly always have to share passes with "
+    "prompts (here answers are over before the next video comes; single gaps are as long as there), and UnifiedServe's "
+    "TBT above the split's: a step over four GPUs takes half as long here, and the matrix is ours of an H100."
 )
 
 
