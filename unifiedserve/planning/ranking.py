@@ -26,7 +26,7 @@ class Ranking:
     def add(self, rated: Rated) -> None:
         """Take in a candidate, unless it reaches nothing or less than another one of its placement."""
         before = self._best.get(rated.candidate.placement)
-        if rated.score.exact and rated.score.value > (before.score.value if before else 0.0):
+        if rated.score.exact and rated.score.value > 0 and (not before or rated.score.value >= before.score.value):
             self._best[rated.candidate.placement] = rated
 
     @property
