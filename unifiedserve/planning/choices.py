@@ -34,11 +34,9 @@ def choice_of(case: Case, rated: Rated, curve: Sequence[Point] = ()) -> Choice:
 def curves(case: Case, pool: Pool, rated: Sequence[Rated], until: float) -> list[list[Point]]:
     """Return what candidates do below and above what the best one reaches, as far as there is time (monotonic)."""
     rates = [factor * rated[0].score.value for factor in _CURVE]
-    calls = [(each.candidate, rate, until) for each in rated for rate in rates]
+    calls = [(each.candidate, rate, until) for rate in rates for each in rated]
     points = pool.map(point, calls)
-    return [
-        [each for each in points[place : place + len(rates)] if each] for place in range(0, len(points), len(rates))
-    ]
+    return [[each for each in points[place :: len(rated)] if each] for place in range(len(rated))]
 
 
 def point(case: Case, candidate: Candidate, rate: float, until: float) -> Point | None:
