@@ -52,8 +52,7 @@ def _draw_throughput(axis: Any, plan: Plan, styles: Mapping[str, Mapping[str, st
 
 def _draw_front(axis: Any, plan: Plan) -> None:
     counts, values = [each.devices for each in plan.front], [each.value for each in plan.front]
-    axis.step([*counts, plan.devices], [*values, values[-1]], where="post", color=theme.COLOURS[0])
-    axis.plot(counts, values, "o", color=theme.COLOURS[0])
+    axis.plot(counts, values, "o--", color=theme.COLOURS[0])
     axis.set_xlim(0.5, plan.devices + 0.5)
     axis.set_ylim(bottom=0)
     axis.set_xlabel("devices")

@@ -10,7 +10,7 @@ _PATCH_BYTES = 3 * 2 * 14 * 14 * 2  # a patch of Qwen2.5-VL: two frames of RGB, 
 _VISUAL_BYTES = 2 * 4096  # a visual token as wide as an 8B model's, in bfloat16
 _AMPLE = 1 << 20  # pages where nothing is known
 _GIB = 1024  # MiB
-_CPU_SHARE = 0.25  # of a machine's memory for the KV cache, beside weights, workers and what else runs there
+_CPU_SHARE = 0.125  # of a machine's memory for the KV cache, beside weights, workers and what else runs there
 _LEAST_KV_MIB = 64
 
 
