@@ -55,32 +55,58 @@ def _goodput(case: Case, candidate: Candidate, wanted: Wanted) -> Score:
     ceiling, floor = min(wanted.failed, highest(case, candidate, "goodput")), wanted.floor
     if ceiling <= floor:
         return Score(ceiling, 0, exact=False)
-    bracket, simulations, seen = Bracket(min(ceiling / 2, max(floor, _FIRST)), wanted.precision), 0, None
+    bracket = Bracket(min(ceiling / 2, max(floor, _FIRST)), wanted.precision)
     if ceiling < inf:
         bracket.tell(ceiling, False)
-    while rate := bracket.next_rate() if simulations else floor or bracket.next_rate():
+    tries = _Tries(case, candidate, bracket, wanted.until)
+    if tries.hold(floor or bracket.next_rate() or _FIRST) or tries.out_of_time:
+        return tries.search()
+    if floor:
+        return Score(floor, 1, exact=False)
+    if (near := tries.alone()).attainment < GOAL:
+        return Score(0.0, tries.count, exact=False, seen=near)
+    return tries.search()
+
+
+class _Tries:
+    """Simulations of a candidate at one rate after another, and what they have shown so far."""
+
+    def __init__(self, case: Case, candidate: Candidate, bracket: Bracket, until: float) -> None:
+        self.count = 0
+        self.out_of_time = False
+        self._case, self._candidate, self._bracket, self._until = case, candidate, bracket, until
+        self._seen: Latencies | None = None
+
+    def hold(self, rate: float) -> bool:
+        """Tell whether enough requests hold their targets at a rate; not if time is up before that is known."""
         try:
-            found, simulations = attained(case, candidate, rate, wanted.until), simulations + 1
+            found = attained(self._case, self._candidate, rate, self._until)
         except TimeUpError:
-            return Score(bracket.low or 0.0, simulations, bracket.low is not None, seen)
-        bracket.tell(rate, found is not None)
-        seen = found or seen
-        if simulations == 1 and not found:
-            if floor:
-                return Score(floor, 1, exact=False)
-            slow = most_throughput(case, candidate) / _APART
-            if (near := alone(case, candidate, slow)).attainment < GOAL:
-                return Score(0.0, 2, exact=False, seen=near)
-            bracket.tell(slow, True)
-            seen = near
-    return Score(bracket.low or 0.0, simulations, True, seen, bracket.high)
+            self.out_of_time = True
+            return False
+        self.count += 1
+        self._bracket.tell(rate, found is not None)
+        self._seen = found or self._seen
+        return found is not None
 
+    def alone(self) -> Latencies:
+        """Return what clients see at a rate at which hardly a request meets another one."""
+        rate = most_throughput(self._case, self._candidate) / _APART
+        run = self._case.simulate(self._candidate, rate)
+        assert run is not None
+        self._seen = self._case.latencies(run)
+        self.count += 1
+        if self._seen.attainment >= GOAL:
+            self._bracket.tell(rate, True)
+        return self._seen
 
-def alone(case: Case, candidate: Candidate, rate: float) -> Latencies:
-    """Return what clients see at a rate at which hardly a request meets another one."""
-    run = case.simulate(candidate, rate)
-    assert run is not None
-    return case.latencies(run)
+    def search(self) -> Score:
+        """Narrow the bracket as far as is wanted and there is time for; return what was reached."""
+        while not self.out_of_time and (rate := self._bracket.next_rate()):
+            self.hold(rate)
+        low, high = self._bracket.low, self._bracket.high
+        exact = low is not None or not self.out_of_time
+        return Score(low or 0.0, self.count, exact, self._seen, None if self.out_of_time else high)
 
 
 def highest(case: Case, candidate: Candidate, objective: Objective) -> float:
