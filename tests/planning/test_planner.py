@@ -136,6 +136,7 @@ def test_targets_that_nothing_meets() -> None:
     assert found.choices == []
     (line,) = explain(found)
     assert found.nearest
+    assert found.nearest.seen.scale
     assert found.nearest.seen.scale > 1
     longer = Slo(ttft=0.001 * found.nearest.seen.scale, tbt=0.2 * found.nearest.seen.scale)
     assert f"targets {found.nearest.seen.scale:.2f} times as long would do" in line

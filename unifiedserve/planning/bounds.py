@@ -62,7 +62,12 @@ def most_goodput(case: Case, candidate: Candidate) -> float:
 
 def most_throughput(case: Case, candidate: Candidate) -> float:
     """Return how many requests a second there are at most when all wait from the start."""
-    return min((cut.throughput for cut in cuts_of(case, candidate)), default=inf)
+    return tightest(case, candidate).throughput
+
+
+def tightest(case: Case, candidate: Candidate) -> Cut:
+    """Return the stages whose devices do the fewest requests a second; of equals the fewest stages."""
+    return min(cuts_of(case, candidate), key=lambda cut: (cut.throughput, len(cut.stages)))
 
 
 def _sets(profile: HardwareProfile) -> Iterator[tuple[Stage, ...]]:

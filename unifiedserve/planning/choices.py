@@ -1,14 +1,16 @@
 """From what a search has found to the plan that is shown: why each is limited, and what it does at other rates."""
 
 from collections.abc import Sequence
+from math import inf
 from time import monotonic
 
 from unifiedserve.bench.records import Record
 from unifiedserve.bench.slo import Slo
+from unifiedserve.planning.bounds import tightest
 from unifiedserve.planning.candidates import Candidate
 from unifiedserve.planning.case import Case
 from unifiedserve.planning.objective import needed
-from unifiedserve.planning.plan import Choice, Frontier, Point
+from unifiedserve.planning.plan import Capacity, Choice, Frontier, Point
 from unifiedserve.planning.pool import Pool
 from unifiedserve.planning.ranking import Rated
 
@@ -19,6 +21,7 @@ def choice_of(case: Case, rated: Rated, curve: Sequence[Point] = ()) -> Choice:
     """Return what is said of a candidate."""
     candidate, score = rated.candidate, rated.score
     assert score.seen is not None
+    cut = tightest(case, candidate)
     return Choice(
         label=candidate.label,
         placement=candidate.placement,
@@ -27,6 +30,7 @@ def choice_of(case: Case, rated: Rated, curve: Sequence[Point] = ()) -> Choice:
         value=score.value,
         too_high=score.too_high,
         seen=score.seen,
+        capacity=Capacity(cut.stages, cut.throughput if cut.throughput < inf else None),
         curve=list(curve),
     )
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from unifiedserve.placement.parts import split_parts, stages_of
 from unifiedserve.planning.plan import Choice, Plan
 
-_FULL = 0.85  # of the time, from which on workers are the limit
+_FULL = 0.85  # of what workers can do, or of the time, from which on they are the limit
 _LATE = 0.02  # of the requests, from which on they are worth a word
 
 
@@ -20,6 +20,8 @@ def _nothing(plan: Plan) -> str:
     if plan.nearest is None:
         return "nothing was found" if plan.interrupted else "nothing was found in that time: give it more --seconds"
     nearest = plan.nearest
+    if nearest.seen.scale is None:
+        return "nothing serves these requests: some need more pages than there are, even when they are alone"
     return (
         f"nothing meets these targets, not even for requests that are alone; {nearest.label} comes closest: "
         f"targets {nearest.seen.scale:.2f} times as long would do"
@@ -40,16 +42,16 @@ def _reasons(plan: Plan) -> Iterator[str]:
 
 
 def limit(choice: Choice) -> str:
-    """Return what keeps a placement from more: workers that are always busy, or the target that is missed next."""
+    """Return what keeps a placement from more: stages that can do no more, or the target that is missed next."""
+    stages, most = " + ".join(choice.capacity.stages), choice.capacity.rate
+    if most and choice.value >= _FULL * most:
+        return f"{stages} is the bottleneck: its devices can do {most:.3g}/s at most, and do {choice.value:.3g}/s"
     workers, share = _busiest(choice)
     rate, missed = f"at {choice.value:.3g}/s", _missed(choice)
     if share >= _FULL:
         return f"{workers} is the bottleneck, {share:.0%} busy {rate}"
-    return (
-        f"{missed}, with {workers} the busiest, {share:.0%} {rate}"
-        if missed
-        else f"{workers} is busiest, {share:.0%} {rate}"
-    )
+    busiest = f"{workers} is busiest, {share:.0%} of the time {rate}"
+    return f"{missed}; {busiest}" if missed else busiest
 
 
 def _busiest(choice: Choice) -> tuple[str, float]:

@@ -22,7 +22,7 @@ class Latencies(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     attainment: float
-    scale: float  # of the targets, with which just enough requests would hold them
+    scale: float | None  # of the targets, with which just enough requests would hold them; None: too few end
     ttft_p50: float | None = None
     ttft_p90: float | None = None
     tbt_p99: float | None = None
@@ -59,7 +59,7 @@ def latencies(
     gaps = np.concatenate([tbts(record) for record in records]) if records else np.zeros(0)
     return Latencies(
         attainment=sum(scale <= 1 for scale in scales) / len(scales),
-        scale=scales[ceil(GOAL * len(scales) - 1e-9) - 1],
+        scale=enough if (enough := scales[ceil(GOAL * len(scales) - 1e-9) - 1]) < inf else None,
         ttft_p50=float(np.percentile(first, 50)) if first else None,
         ttft_p90=float(np.percentile(first, 90)) if first else None,
         tbt_p99=float(np.percentile(gaps, 99)) if gaps.size else None,

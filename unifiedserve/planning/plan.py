@@ -18,6 +18,13 @@ class Point(msgspec.Struct, frozen=True):
     tokens_late: float
 
 
+class Capacity(msgspec.Struct, frozen=True):
+    """The stages whose devices can do the fewest requests a second, and how many (None: costs are not known)."""
+
+    stages: tuple[str, ...]
+    rate: float | None
+
+
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """A placement with a short name, the options of `serve` that go with it, and what both give.
 
@@ -31,6 +38,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     value: float
     too_high: float | None  # the lowest rate that was tried in vain
     seen: Latencies
+    capacity: Capacity
     curve: list[Point] = []
 
 

@@ -127,7 +127,9 @@ class Search:
         """The candidate that would meet the targets first if they were longer; None unless nothing meets them."""
         if self.ranking.best:
             return None
-        scales = {each: score.seen.scale for each, score in self._known.items() if score.seen and not score.exact}
+        scales = {
+            each: score.seen.scale or inf for each, score in self._known.items() if score.seen and not score.exact
+        }
         found = min(scales, key=scales.__getitem__, default=None)
         return Rated(found, self._known[found]) if found else None
 
