@@ -39,6 +39,12 @@ from unifiedserve.scheduling.turn import (
 from unifiedserve.scheduling.vision import BufferPages, window_of
 
 
+@cache
+def _demand(threads: int, nice: int, cores: tuple[int, ...], stage: Stage | None, device: int | None) -> Demand:
+    """Return the same object for the same demand: rates are looked up by it."""
+    return Demand(threads, nice, cores, stage, device)
+
+
 class Worker(Protocol):
     """A process with some of the stages. It takes messages in at its turns only, which it has when it is not busy."""
 
@@ -114,7 +120,6 @@ class System:
         self.costs = costs
         self.frees = {memory: replace(free) for memory in placement.memories}
         self._frees_of = {each.name: self.frees[each.memory] for each in placement.instances}
-        self._demand = cache(Demand)
         self.kv_total = free.kv
         self._visual_page_tokens = free.visual_page_tokens
         self._buffers = BufferPages(free.patch, free.visual)
@@ -151,12 +156,12 @@ class System:
         """
         own = min(instance.threads(threads), most or threads)
         device = self.placement.gpu_of(instance.memory)
-        demand = self._demand(own, instance.nice, instance.cores, stage, device)
+        demand = _demand(own, instance.nice, instance.cores, stage, device)
         return self._start(instance, seconds * threads / own, demand, ended)
 
     def run_on_host(self, instance: Instance, stage: Stage | None, seconds: float, ended: Action) -> Task:
         """Let an instance compute on a core of the host, and do something when that has ended."""
-        return self._start(instance, seconds, self._demand(1, instance.nice, instance.cores, stage, None), ended)
+        return self._start(instance, seconds, _demand(1, instance.nice, instance.cores, stage, None), ended)
 
     def _start(self, instance: Instance, seconds: float, demand: Demand, ended: Action) -> Task:
         task = Task(seconds, demand, ended, instance.name)
