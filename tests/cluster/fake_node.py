@@ -22,9 +22,11 @@ class FakeNode:
         self.requests: list[dict[str, Any]] = []
         self.ids: list[str | None] = []
         self.breaks_after: list[int] = []  # tokens, in the next answers
+        self.hangs_at: int | None = None  # the token of an answer from which on it says nothing any more
         self.refuses = 0  # requests that come next
         self.kept: set[str] = set()
         self.left = asyncio.Event()
+        self.silent = asyncio.Event()
         self.pause = 0.0
         self.last_words = b""  # instead of breaking the connection
         self.url = ""
@@ -50,6 +52,8 @@ class FakeNode:
             self._runner = None
 
     async def _load(self, request: web.Request) -> web.Response:
+        if self.silent.is_set():
+            await asyncio.Event().wait()
         report = LoadReport(
             model=self.model, version="0", started=0, healthy=True, max_model_len=100, load=self.load
         )  # fmt: skip
@@ -70,6 +74,9 @@ class FakeNode:
         if self.refuses:
             self.refuses -= 1
             return web.json_response({"error": {"message": "busy"}}, status=429, headers={"Retry-After": "7"})
+        if self.hangs_at == -1:
+            self.silent.set()
+            await asyncio.Event().wait()
         wanted, begun = range(asked["max_tokens"]), len((asked.get("resume") or [[]])[0]) if "resume" in asked else None
         if not asked.get("stream"):
             self._break_off(request, 0)
@@ -88,6 +95,9 @@ class FakeNode:
                         return response
                     await response.write(f"data: {number} half an eve".encode())
                     self._abort(request)
+                if number == self.hangs_at:
+                    self.silent.set()
+                    await asyncio.Event().wait()
                 await response.write(f"data: {number} \n\n".encode() + f":0 {number}\n\n".encode() * marked)
                 await asyncio.sleep(self.pause)
             await response.write(b"data: [DONE]\n\n")

@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("aiohttp", reason="routers need unifiedserve[cluster]")
 
+import aiohttp
 from fake_node import MODEL, FakeNode
 
 from unifiedserve.cluster.members import Member
@@ -200,6 +201,19 @@ async def test_the_next_turn_of_a_conversation_goes_where_the_first_was() -> Non
                 await own.wait_for(lambda report=node.report, node=node: node.report is not report)
             turns += [{"role": "assistant", "content": "Well."}, {"role": "user", "content": "And then?"}]
         assert sorted(len(node.requests) for node in nodes) == [0, 0, 4]
+
+
+@pytest.mark.parametrize("token", [-1, 0, 17])
+async def test_nobody_waits_for_a_node_that_hangs(token: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unifiedserve.cluster.router.nodes._PATIENCE", aiohttp.ClientTimeout(total=0.3))
+    monkeypatch.setattr("unifiedserve.cluster.router.nodes._AWAY", 0.0)
+    first, second = FakeNode(), FakeNode(wait=1.0)
+    first.hangs_at = token
+    async with cluster(first, second) as own:
+        answer = await own.client.post(CHAT, json=asked())
+        assert answer.text == WHOLE
+        assert first.silent.is_set()
+        assert second.requests[0].get("resume") == (None if token < 0 else [list(range(token))] if token else [])
 
 
 async def test_a_node_that_cannot_be_reached_is_named() -> None:

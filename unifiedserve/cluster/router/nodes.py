@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Awaitable, Collection, Iterable
+from typing import TypeVar
 
 import aiohttp
 import msgspec
@@ -13,10 +14,12 @@ from unifiedserve.cluster.members import Member
 from unifiedserve.cluster.routing import Fleet, Policy, Request
 from unifiedserve.messages.load import LoadReport
 
+T = TypeVar("T")
+
 _LOOK = 0.2  # seconds from one look at a node's load to the next
 _PATIENCE = aiohttp.ClientTimeout(total=1.0)
 _MISSED = 2  # looks without an answer after which a node gets no more requests
-_AWAY = 5.0  # seconds after which one that cannot be reached is named in the log
+_AWAY = 5.0  # seconds after which one that cannot be reached is named, and nobody waits for it any more
 
 
 class Node:
@@ -27,6 +30,30 @@ class Node:
         self.report: LoadReport | None = None
         self.missed = 0
         self.heard = time.monotonic()
+        self.streams: set[aiohttp.ClientResponse] = set()  # answers that are read as they come
+        self._waits: set[asyncio.Timeout] = set()
+
+    @property
+    def is_away(self) -> bool:
+        """Whether it has said nothing for some seconds: its process hangs, or it is cut off."""
+        return time.monotonic() - self.heard > _AWAY
+
+    async def reply(self, awaited: Awaitable[T]) -> T:
+        """Return what is awaited from the node. Raises TimeoutError as soon as it is away: no connection tells that."""
+        async with asyncio.timeout(None) as wait:
+            self._waits.add(wait)
+            try:
+                return await awaited
+            finally:
+                self._waits.discard(wait)
+
+    def give_up(self) -> None:
+        """End all waits for replies, and break off all streams."""
+        for stream in self.streams:
+            stream.close()
+        waits, self._waits = self._waits, set()
+        for wait in waits:
+            wait.reschedule(0.0)  # which is over
 
     @property
     def takes_requests(self) -> bool:
@@ -110,6 +137,8 @@ class Nodes:
                 node.missed, node.heard = 0, time.monotonic()
             except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError):
                 node.missed += 1
+                if node.is_away:
+                    node.give_up()
             self._place(node)
             self._changed.set()
             await asyncio.sleep(_LOOK)
@@ -135,5 +164,5 @@ class Nodes:
         return [
             f"{node.member.name} at {node.member.url} has not answered for {now - node.heard:.0f} s"
             for node in self._nodes.values()
-            if now - node.heard > _AWAY
+            if node.is_away
         ]

@@ -83,7 +83,7 @@ class Relay:
         while True:
             node, response = await self._send()
             try:
-                self._whole = None if response.content_type == _EVENTS else await response.read()
+                self._whole = None if response.content_type == _EVENTS else await node.reply(response.read())
             except _BREAKS as error:
                 self._lost(node, error)
                 continue
@@ -95,6 +95,7 @@ class Relay:
         assert self._node
         assert self._response
         while True:
+            self._node.streams.add(self._response)
             try:
                 async for piece in pieces(self._response.content.iter_any()):
                     if not piece.is_marked and _LOST in piece.events:
@@ -108,7 +109,8 @@ class Relay:
 
     def close(self) -> None:
         """Break off what is still to come: the node aborts it."""
-        if self._response:
+        if self._node and self._response:
+            self._node.streams.discard(self._response)
             self._response.close()
 
     async def aclose(self) -> None:
@@ -132,7 +134,7 @@ class Relay:
             self._begun[index] += tokens
 
     def _lost(self, node: Node, error: BaseException) -> None:
-        _log.warning("%s broke off (%s): another node goes on", node.member.name, error or type(error).__name__)
+        _log.warning("%s broke off (%s): another node goes on", node.member.name, str(error) or type(error).__name__)
         self.close()
         self._nodes.suspect(node)
 
@@ -171,9 +173,9 @@ class Relay:
     async def _post(self, node: Node) -> aiohttp.ClientResponse:
         asking = self._asking
         headers = {**asking.headers, HEADER: "1"} if asking.asked.stream else asking.headers
-        return await self._http.request(
-            asking.method, node.member.url + asking.path, data=self._resuming(), headers=headers, timeout=_NO_LIMIT
-        )
+        url = node.member.url + asking.path
+        asked = self._http.request(asking.method, url, data=self._resuming(), headers=headers, timeout=_NO_LIMIT)
+        return await node.reply(asked)
 
     def _resuming(self) -> bytes:
         """Return the body; for an answer that has begun with the tokens that the client has."""
