@@ -83,7 +83,7 @@ def _draw(figure: Figure, path: Path) -> None:
 
     columns = min(4, len(figure.panels))
     rows = -(-len(figure.panels) // columns)
-    drawn, axes = pyplot.subplots(rows, columns, figsize=(1 + 3.6 * columns, 0.9 + 2.9 * rows), squeeze=False)
+    drawn, axes = pyplot.subplots(rows, columns, figsize=(max(7.5, 1 + 3.6 * columns), 0.9 + 2.9 * rows), squeeze=False)
     for axis, panel in zip(axes.ravel(), figure.panels, strict=False):
         (_draw_bars if panel.kind == "bars" else _draw_lines)(axis, panel)
         axis.set_title(panel.title, loc="left", fontsize=9)

@@ -74,9 +74,9 @@ class Make(NamedTuple):
         return made._replace(decode=self.decode * seconds / units, gop=gop)
 
 
-MLVU = Data("MLVU", (480, 600), True, Target(80, 0.7), (0.03, 0.06, 0.09, 0.13, 0.18, 0.24, 0.3))
-EGOSCHEMA = Data("EgoSchema", (180, 180), False, Target(80, 0.6), (0.06, 0.12, 0.18, 0.25, 0.35))
-ARENA = Data("VisionArena", None, True, Target(0.25, 0.05), (2, 4, 8, 16, 24))
+MLVU = Data("MLVU", (480, 600), True, Target(80, 0.7), (0.03, 0.06, 0.09, 0.13, 0.2, 0.3, 0.45, 0.6))
+EGOSCHEMA = Data("EgoSchema", (180, 180), False, Target(80, 0.6), (0.06, 0.12, 0.18, 0.25, 0.4, 0.6))
+ARENA = Data("VisionArena", None, True, Target(0.25, 0.05), (2, 4, 8, 16, 32, 64))
 DATA = (MLVU, EGOSCHEMA, ARENA)
 
 
