@@ -238,6 +238,13 @@ def test_only_who_may_want_the_same_cores_is_beside() -> None:
     assert shared.beside("decode") == list(shared.instances[:2])
 
 
+def test_who_is_on_another_gpu_is_not_beside() -> None:
+    heavy, *decodes = read_placement("vep@cuda:0+d@cuda:0+d@cuda:1", SIX).instances
+    placement = read_placement("vep@cuda:0+d@cuda:0+d@cuda:1", SIX)
+    assert placement.beside(heavy.name) == decodes[:1]
+    assert placement.beside(decodes[1].name) == []
+
+
 @pytest.mark.parametrize("name", NAMED)
 def test_every_name_hosts_every_stage_once(name: str) -> None:
     hosted = [stage for each in read_placement(name, SIX).instances for stage in each.stages]

@@ -116,6 +116,26 @@ def test_what_was_busy_and_waited_for() -> None:
     assert E not in told.mean_waits
 
 
+TEN = {
+    "one memory": ("2v@cuda:0+3e@cuda:0+2p@cuda:0+3d@cuda:0", 1),
+    "a memory each": ("v@cuda:0+v@cuda:1+" + "+".join(map("{}@cuda:{}".format, "eeeppddd", range(8))), 8),
+}
+
+
+@pytest.mark.parametrize("roles", [False, True])
+@pytest.mark.parametrize(("placement", "gpus"), TEN.values(), ids=TEN)
+def test_ten_instances_serve_everything_and_share_it(placement: str, gpus: int, roles: bool) -> None:
+    texts = [Arrival(Ticket(uid, 0.05 * uid), [300], [], 20) for uid in range(40)]
+    images = [Arrival(Ticket(40 + uid, 0.005 * uid), [9, 9], [600], 20, decode=0.01, media=1) for uid in range(40)]
+    table, free = read_placement(placement, ()), FreePages(PAGES, PAGES, PAGES)
+    hardware = Hardware(COSTS, Gpus(gpus, 5), free)
+    told = simulate(table, hardware, texts + images, EngineConfig.of(placement=placement), roles=roles)
+    assert all(len(times) == 20 for times in told.tokens.values())
+    assert set(told.devices) == set(range(gpus))
+    assert told.busy[D] > 1  # several of them at once
+    assert (told.travel.kv_pages, told.travel.visual_pages) == ((0, 0) if gpus == 1 else (40 * 19 + 40 * 39, 40 * 38))
+
+
 def test_a_gpu_that_is_not_there_is_named() -> None:
     with pytest.raises(ConfigError, match="needs cuda:1, of 1 GPU"):
         seen("vep@cuda:0+d@cuda:1", [], Gpus(1, 5))
