@@ -18,7 +18,7 @@ import httpx
 import psutil
 import pytest
 
-pytest.importorskip("ray", reason='the extra "cluster" is not installed')
+Cluster = pytest.importorskip("ray.cluster_utils", reason='the extra "cluster" is not installed').Cluster
 pytestmark = pytest.mark.long
 
 SMALL = """
@@ -40,11 +40,11 @@ visual-cache-mib = 16
 class Commands:
     """`unifiedserve cluster`, with a Ray of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **environment: str) -> None:
         self._folder = folder
         # sockets of Ray lie there, whose paths must be short
         self._environment = {**os.environ, "RAY_TMPDIR": str(folder), "RAY_AUTH_MODE": "token"}
-        self._environment.pop("RAY_ADDRESS", None)
+        self._environment |= environment
 
     def run(self, *arguments: str) -> str:
         """Return what a command prints; fail if it does."""
@@ -53,9 +53,9 @@ class Commands:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def up(self, port: int, count: int, cache: int = 64) -> None:
+    def up(self, port: int, count: int, cache: int = 64, resources: str = "") -> None:
         file = self._folder / "cluster.toml"
-        file.write_text(SMALL.format(port=port, count=count, cache=cache))
+        file.write_text(SMALL.format(port=port, count=count, cache=cache) + resources)
         assert f"http://127.0.0.1:{port}" in self.run("up", str(file))
 
     def status(self) -> dict[str, Any]:
@@ -83,7 +83,7 @@ class Commands:
 @pytest.fixture
 def commands() -> Iterator[Commands]:
     folder = Path(tempfile.mkdtemp(prefix="us-", dir="/tmp"))
-    commands = Commands(folder)
+    commands = Commands(folder, RAY_ADDRESS="")
     yield commands
     for process in commands.processes():
         process.kill()
@@ -144,3 +144,34 @@ def test_it_comes_up_mends_itself_changes_and_goes(commands: Commands, free_port
 
     commands.run("down")
     assert commands.processes() == []
+
+
+def test_the_node_of_a_lost_machine_starts_on_another(
+    tmp_path: Path, free_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_worker_niceness", "0")
+    machines = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    try:
+        kinds = [machines.add_node(num_cpus=1, resources={name: 1}) for name in ("one", "other")]
+        commands = Commands(tmp_path, RAY_ADDRESS=machines.address, RAY_AUTH_MODE="disabled")
+        commands.up(free_port, count=1, resources="[pool.resources]\ncpus = 1\n")
+        (before,) = commands.nodes()
+        expected = ask(free_port)
+        assert before["url"].startswith(f"http://{before['machine']}:")
+
+        raylet = psutil.Process(actor_of(before)).parent()
+        assert raylet is not None
+        (lost,) = [kind for kind in kinds if _raylet_of(kind) == raylet.pid]
+        machines.remove_node(lost, allow_graceful=False)
+        (after,) = commands.until(lambda nodes: all_serve(1)(nodes) and nodes[0]["pid"] != before["pid"])
+        assert not psutil.pid_exists(before["pid"])
+        assert psutil.Process(actor_of(after)).ppid() in [_raylet_of(kind) for kind in kinds if kind is not lost]
+        assert ask(free_port) == expected
+        commands.run("down")
+    finally:
+        machines.shutdown()
+
+
+def _raylet_of(machine: Any) -> int:
+    (raylet,) = machine.all_processes["raylet"]
+    return int(raylet.process.pid)
