@@ -40,7 +40,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     model: str = ""  # a directory or an id of the hub; empty: the bundled model
     placement: str = "shared"
     count: _Count | None = None
-    min: _Count | None = None
+    min: Annotated[int, Meta(ge=1)] | None = None  # a request to a pool without nodes would be heard by nobody
     max: _Count | None = None
     serve: dict[str, Any] = {}  # options of `unifiedserve serve`, as on its command line without the dashes
     resources: Resources = Resources()
