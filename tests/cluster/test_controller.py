@@ -163,8 +163,9 @@ async def test_another_file_replaces_nodes_and_one_goes_on_serving(table: Table)
     old = set(table.reports)
     end_all()
     after = control(table, cluster_of(Pool(name="a", count=3, serve={"max-running": 4})))
-    await until(lambda: not old & {actor for actor in table.reports if actor.startswith("a-")})
+    assert not (await after.status()).is_ready
     await ready(after)
+    assert not old & {actor for actor in table.reports if actor.startswith("a-")}
     assert (len(table.of("a")), table.fewest["a"]) == (3, 2)
 
 
@@ -172,7 +173,6 @@ async def test_routers_are_replaced_one_after_the_other(table: Table) -> None:
     await ready(control(table, cluster_of(Pool(name="a"), ports=(8000, 8001))))
     end_all()
     after = control(table, cluster_of(Pool(name="a"), ports=(8002, 8003)))
-    await until(lambda: len(table.specs) == 5)
     await ready(after)
     assert table.fewest["router"] == 1
     assert {spec.command[-1] for spec in table.specs.values() if spec.pool == "router"} == {

@@ -13,7 +13,13 @@ from ray.exceptions import RayError
 from unifiedserve.cluster.cluster_file import Cluster
 from unifiedserve.cluster.nodes.address import local_address, reach
 from unifiedserve.cluster.nodes.head import RayProcess, start_ray
-from unifiedserve.cluster.nodes.ray_actors import GIB, NAMESPACE, find_controller, start_controller
+from unifiedserve.cluster.nodes.ray_actors import (
+    GIB,
+    NAMESPACE,
+    end_controller,
+    find_controller,
+    start_controller,
+)
 from unifiedserve.cluster.nodes.reports import ClusterStatus
 from unifiedserve.errors import ConfigError
 
@@ -80,7 +86,7 @@ class RunningCluster:
         """Start a cluster, or bring the one that is up to what another file says."""
         if controller := find_controller():
             own_ray = cls(controller)._ask("own_ray")
-            ray.kill(controller)
+            end_controller(controller)
         return cls(start_controller(cluster, own_ray))
 
     @classmethod
@@ -115,7 +121,7 @@ class RunningCluster:
         own_ray: RayProcess | None = self._ask("own_ray")
         self._ask("close")
         self._follow(on_change, lambda status: status.is_empty)
-        ray.kill(self._controller)
+        end_controller(self._controller)
         ray.shutdown()
         if own_ray:
             own_ray.end()

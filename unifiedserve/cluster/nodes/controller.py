@@ -66,10 +66,17 @@ class Controller:
         by_pool = {name: [r for r in self._reports() if r.pool == name] for name in [*self._targets, ROUTER]}
         routers = by_pool.pop(ROUTER)
         pools = (
-            PoolStatus(name=name, target=self._targets[name], needed=self._needed.get(name), nodes=tuple(nodes))
+            PoolStatus(
+                name=name,
+                revision=self._cluster.pool_of(name).revision,
+                target=self._targets[name],
+                needed=self._needed.get(name),
+                nodes=tuple(nodes),
+            )
             for name, nodes in by_pool.items()
         )
-        return ClusterStatus(pools=tuple(pools), routers=tuple(routers), ports=len(self._ports))
+        revisions = {name: self._cluster.router.revision(port) for name, port in self._named_ports.items()}
+        return ClusterStatus(pools=tuple(pools), routers=tuple(routers), router_revisions=revisions)
 
     async def scale(self, name: str, count: int) -> str:
         """Set how many nodes a pool should have; return why that cannot be, "" if it can."""
@@ -96,6 +103,10 @@ class Controller:
         self._scalers = {}
         self._targets = dict.fromkeys(self._targets, 0)
         self._ports = ()
+
+    @property
+    def _named_ports(self) -> dict[str, int]:
+        return {f"{ROUTER}-{number}": port for number, port in enumerate(self._ports)}
 
     def _reports(self) -> list[NodeReport]:
         return [watch.report for watch in self._watches.values()]
@@ -158,7 +169,7 @@ class Controller:
         routers = {actor: watch.report for actor, watch in self._watches.items() if watch.report.pool == ROUTER}
         if not self._ports and any(report.pool != ROUTER for report in self._reports()):
             return  # they go last
-        ports = {f"{ROUTER}-{number}": port for number, port in enumerate(self._ports)}
+        ports = self._named_ports
         for name in ports.keys() - {report.name for report in routers.values()}:
             self._start_router(name, ports[name])
         for actor, report in routers.items():

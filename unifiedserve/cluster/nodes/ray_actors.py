@@ -1,6 +1,7 @@
 """The actors of a cluster: nodes and their controller, as Ray makes them, finds them again by name, and ends them."""
 
 import contextlib
+import time
 from typing import Any
 
 import ray
@@ -17,6 +18,7 @@ from unifiedserve.cluster.nodes.reports import NodeReport, NodeSpec
 NAMESPACE = "unifiedserve"
 GIB = 1 << 30
 _CONTROLLER = "controller"
+_LOOK_SECONDS = 0.05
 _FOREVER: dict[str, Any] = {"lifetime": "detached", "max_restarts": -1}
 
 
@@ -91,6 +93,13 @@ def start_controller(cluster: Cluster, own_ray: RayProcess | None) -> Any:
     """Start the controller, which Ray starts again when it has ended; return its handle."""
     options = {**_FOREVER, "name": _CONTROLLER, "num_cpus": 0}
     return ray.remote(ControllerActor).options(**options).remote(cluster, own_ray)
+
+
+def end_controller(controller: Any) -> None:
+    """End a controller, and wait until its name is free for another one."""
+    ray.kill(controller)
+    while find_controller():
+        time.sleep(_LOOK_SECONDS)
 
 
 def find_controller() -> Any | None:

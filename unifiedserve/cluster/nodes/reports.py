@@ -51,9 +51,10 @@ class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PoolStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A pool: how many nodes it should have, and those that it has."""
+    """A pool: how many nodes of which revision it should have, and those that it has."""
 
     name: str
+    revision: str
     target: int
     needed: int | None  # for the load that there is, whatever the limit; None: it does not scale by load
     nodes: tuple[NodeReport, ...]
@@ -64,7 +65,7 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     pools: tuple[PoolStatus, ...]
     routers: tuple[NodeReport, ...]
-    ports: int  # how many routers there should be
+    router_revisions: dict[str, str]  # of those that there should be, by name
 
     @property
     def failures(self) -> list[str]:
@@ -77,8 +78,8 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
         """Whether all nodes and routers serve that should, and no others are there."""
         return (
             all(node.phase is Phase.SERVING for node in self._all())
-            and all(len(pool.nodes) == pool.target for pool in self.pools)
-            and len(self.routers) == self.ports
+            and all([node.revision for node in pool.nodes] == [pool.revision] * pool.target for pool in self.pools)
+            and {node.name: node.revision for node in self.routers} == self.router_revisions
         )
 
     @property
