@@ -6,6 +6,7 @@ from unifiedserve.planning.candidates import Candidate
 from unifiedserve.planning.goodput import Score
 
 SHOWN = 4  # the best and three runners-up
+_BETTER = 1.02  # times the best of its placement: less is not worth a search
 _NEAR = 0.5  # of the best: what is below is no runner-up, even where there are few
 
 
@@ -37,13 +38,13 @@ class Ranking:
     def floor(self, candidate: Candidate) -> float:
         """Return what a candidate has to reach to be of interest (requests a second).
 
-        That is the best of its placement if that is shown, else the last that is shown; with fewer devices than others
-        it may also be the first with so many.
+        That is a little more than the best of its placement if that is shown, else the last that is shown. With fewer
+        devices than others it may also be the first with so many.
         """
         best = self.best
         own = [each for each in best[:SHOWN] if each.candidate.placement == candidate.placement]
         if own:
-            return own[0].score.value
+            return _BETTER * own[0].score.value
         if not best:
             return 0.0
         last = self._net(best[SHOWN - 1]) if len(best) >= SHOWN else _NEAR * self._net(best[0])
