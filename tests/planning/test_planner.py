@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from planned_cases import case, gpus, profile, requests
 
 from unifiedserve.bench.slo import Slo
+from unifiedserve.config import EngineConfig
 from unifiedserve.errors import ConfigError
 from unifiedserve.placement import Stage, read_placement
 from unifiedserve.planning.bounds import most_throughput
@@ -83,11 +84,23 @@ def test_bounds_and_floors_spare_simulations(planned: Plan) -> None:
 def test_why_it_is_best(planned: Plan) -> None:
     lines = explain(planned)
     assert lines[0].startswith(f"{planned.choices[0].label} is best: ")
-    assert len(lines) == len(planned.choices)
-    assert all("is the bottleneck" in line or "busiest" in line for line in lines)
+    reasons = lines[: len(planned.choices)]
+    assert all("is the bottleneck" in line or "busiest" in line for line in reasons)
     for choice in planned.choices:
         assert set(choice.seen.busy) == set(Stage)
         assert all(0 < share <= 1 for share in choice.seen.busy.values())
+
+
+def test_a_trace_that_is_over_too_soon_is_told_of(planned: Plan) -> None:
+    assert "give more --requests" in explain(planned)[-1]
+    assert "give more --requests" not in explain(msgspec.structs.replace(planned, requests=1000))[-1]
+
+
+def test_serve_takes_the_options(planned: Plan) -> None:
+    if not {0, 1} <= os.sched_getaffinity(0):
+        pytest.skip("the placement names cores that are not here")
+    for choice in planned.choices:
+        EngineConfig.of(placement=choice.placement, **choice.options).check()
 
 
 def test_files(planned: Plan, tmp_path: Path) -> None:

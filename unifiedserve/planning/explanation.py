@@ -6,6 +6,7 @@ from unifiedserve.placement.parts import split_parts, stages_of
 from unifiedserve.planning.plan import Choice, Plan
 
 _FULL = 0.85  # of what workers can do, or of the time, from which on they are the limit
+_LASTING = 5  # times the target for the first token is the least that requests should come for
 _LATE = 0.02  # of the requests, from which on they are worth a word
 
 
@@ -13,7 +14,7 @@ def explain(plan: Plan) -> list[str]:
     """Return lines that say what was found; one that says what is missing where nothing meets the targets."""
     if not plan.choices:
         return [_nothing(plan)]
-    return list(_reasons(plan))
+    return [*_reasons(plan), *_cautions(plan)]
 
 
 def _nothing(plan: Plan) -> str:
@@ -26,6 +27,16 @@ def _nothing(plan: Plan) -> str:
         f"nothing meets these targets, not even for requests that are alone; {nearest.label} comes closest: "
         f"targets {nearest.seen.scale:.2f} times as long would do"
     )
+
+
+def _cautions(plan: Plan) -> Iterator[str]:
+    """Yield a line if all requests come so fast that a queue has no time to grow."""
+    seconds = plan.requests / plan.choices[0].value
+    if plan.objective == "goodput" and seconds < _LASTING * (plan.slo.ttft or 0.0):
+        yield (
+            f"caution: at that rate all {plan.requests} requests come within {seconds:.2g} s, and the first token may "
+            f"take {plan.slo.ttft:g} s: give more --requests for a rate that is sure to last"
+        )
 
 
 def _reasons(plan: Plan) -> Iterator[str]:
