@@ -71,7 +71,7 @@ class Asked(NamedTuple):
 
 WORKLOADS = {
     "mixed": Asked(1.0, Slo(ttft=6.0, ttft_per_video_second=0.3, tbt=0.3), 60),
-    "image-bursts": Asked(3.0, Slo(ttft=8.0, tbt=0.3), 60),
+    "image-bursts": Asked(2.0, Slo(ttft=15.0, tbt=0.8), 60),
     "long-videos": Asked(1.0, Slo(ttft=6.0, ttft_per_video_second=0.15, tbt=0.3), 40),
 }
 DEFAULTS = {

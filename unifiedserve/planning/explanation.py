@@ -22,10 +22,10 @@ def _nothing(plan: Plan) -> str:
         return "nothing was found" if plan.interrupted else "nothing was found in that time: give it more --seconds"
     nearest = plan.nearest
     if nearest.seen.scale is None:
-        return "nothing serves these requests: some need more pages than there are, even when they are alone"
+        return "nothing serves these requests: some need more pages than there are"
     return (
-        f"nothing meets these targets, not even for requests that are alone; {nearest.label} comes closest: "
-        f"targets {nearest.seen.scale:.2f} times as long would do"
+        "nothing meets these targets, not even at a fiftieth of what the devices can do; "
+        f"{nearest.label} comes closest: targets {nearest.seen.scale:.2f} times as long would do"
     )
 
 

@@ -20,7 +20,7 @@ _FIRST = 1.0  # requests a second, where no bound is known
 class Score(msgspec.Struct, frozen=True):
     """Requests a second that a candidate reaches, what clients see then, and how often it was simulated.
 
-    Not `exact`: it stays below `value`. What is `seen` where that is 0 is of requests that are alone.
+    Not `exact`: it stays below `value`. What is `seen` where that is 0 is of few requests.
     """
 
     value: float
@@ -90,7 +90,7 @@ class _Tries:
         return found is not None
 
     def alone(self) -> Latencies:
-        """Return what clients see at a rate at which hardly a request meets another one."""
+        """Return what clients see at a rate at which few requests meet others, unless they come in bursts."""
         rate = most_throughput(self._case, self._candidate) / _APART
         run = self._case.simulate(self._candidate, rate)
         assert run is not None
