@@ -70,9 +70,9 @@ class Asked(NamedTuple):
 
 
 WORKLOADS = {
-    "mixed": Asked(1.0, Slo(ttft=6.0, ttft_per_video_second=0.3, tbt=0.3), 60),
-    "image-bursts": Asked(2.0, Slo(ttft=15.0, tbt=0.8), 60),
-    "long-videos": Asked(1.0, Slo(ttft=6.0, ttft_per_video_second=0.15, tbt=0.3), 40),
+    "mixed": Asked(1.0, Slo(ttft=6.0, ttft_per_video_second=0.3, tbt=0.3), 48),
+    "image-bursts": Asked(1.5, Slo(ttft=15.0, tbt=1.2), 48),
+    "long-videos": Asked(1.0, Slo(ttft=6.0, ttft_per_video_second=0.15, tbt=0.3), 32),
 }
 DEFAULTS = {
     "defaults": Candidate(method="", label="defaults", placement="v+ep+d"),
