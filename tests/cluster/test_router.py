@@ -177,6 +177,8 @@ async def test_models_are_those_of_all_pools() -> None:
         unknown = await own.client.post(CHAT, json=asked(model="third"))
         assert unknown.status_code == 404
         assert "there are fake, other" in unknown.json()["error"]["message"]
+        await own.told([first])
+        assert (await own.client.get("/v1/models/other")).status_code == 503  # it may come back
 
 
 async def test_what_one_node_keeps_is_found() -> None:

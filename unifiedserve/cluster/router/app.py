@@ -100,10 +100,12 @@ class Router:
         return json_response({"object": "list", "data": [_model(name, report) for name, report in self._models()]})
 
     async def model(self, request: Request) -> Response:
-        """Describe one of them; raises RequestError 404."""
+        """Describe one of them; raises RequestError 404, or 503 while no node serves it."""
         name = request.path_params["id"]
         self._check_model(Asked(name))
-        return json_response(_model(name, dict(self._models())[name]))
+        if (report := self.nodes.models.get(name)) is None:
+            raise RequestError(f"no node serves {name} now", ErrorKind.UNAVAILABLE, retry_after=1)
+        return json_response(_model(name, report))
 
     async def health(self, request: Request) -> Response:
         """Return 200: the router lives. Nodes are `ready`'s."""
@@ -134,7 +136,7 @@ class Router:
         return sorted(self.nodes.models.items())
 
     def _check_model(self, asked: Asked) -> None:
-        models = self.nodes.models
+        models = self.nodes.known_models
         if asked.model is not None and models and asked.model not in models:
             raise RequestError(
                 f"The model `{asked.model[:200]}` does not exist; there are {', '.join(sorted(models))}.",

@@ -92,6 +92,11 @@ class Nodes:
             task.cancel()
 
     @property
+    def known_models(self) -> Collection[str]:
+        """The models that nodes have served, those included whose nodes are all away."""
+        return self._fleets.keys()
+
+    @property
     def models(self) -> dict[str, LoadReport]:
         """The models that are served, each with the report of one that serves it."""
         firsts = {model: next(iter(fleet), None) for model, fleet in self._fleets.items()}
