@@ -202,7 +202,7 @@ async def run(
             task = progress.add_task("courses", total=2 * len(courses) + 1)
 
             async def calibrate() -> StageCosts:
-                costs = await measured(calibrating, model, found, 1, lambda: None)
+                costs = await measured(calibrating, model, found, 1, lambda _: None)
                 progress.advance(task)
                 return msgspec.structs.replace(costs, **pulls)
 

@@ -125,8 +125,7 @@ def profile(
 ) -> None:
     """Measure what each stage costs here, and how much the stages slow each other down.
 
-    Takes some minutes. The profile is kept in the user's cache: serve --budgets profiled begins with it, and plan
-    chooses a placement by it.
+    Takes some minutes. The profile is kept in the user's cache, where plan finds it to choose a placement.
 
     \b
     Measure the bundled model:

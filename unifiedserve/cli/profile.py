@@ -58,9 +58,9 @@ def _keep(console: Console, profile: HardwareProfile, out: Path | None) -> None:
         write_profile(out, profile)
         console.print(f"written to {out}", highlight=False, soft_wrap=True)
     try:
-        console.print(f"kept for serve and plan in {keep_profile(profile)}", highlight=False, soft_wrap=True)
+        console.print(f"kept for plan in {keep_profile(profile)}", highlight=False, soft_wrap=True)
     except ConfigError as error:
-        console.print(f"[yellow]not kept for serve and plan: {error}[/]", highlight=False, soft_wrap=True)
+        console.print(f"[yellow]not kept for plan: {error}[/]", highlight=False, soft_wrap=True)
 
 
 def _warn(console: Console, profile: HardwareProfile, share: float) -> None:

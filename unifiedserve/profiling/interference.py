@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from statistics import mean
 
+from unifiedserve.errors import ConfigError
 from unifiedserve.placement import Stage
 from unifiedserve.profiling.asking import FRAME_PIXELS, Asker, Work
 from unifiedserve.profiling.effort import Effort
@@ -37,6 +38,7 @@ async def measure_interference(
     for stage, work in works.items():
         step(f"{stage} alone")
         lone[stage] = await _driven(asker, [work], effort.pair_seconds)
+        _checked(stage, named(lone[stage], stage))
     runs = list(lone.values())
     for pair in combinations(works, 2):
         step(f"{pair[0]} beside {pair[1]}")
@@ -51,10 +53,17 @@ async def measure_alone(
     found = {}
     for stage, work in works.items():
         step(f"{stage} alone")
-        spans = named(await _driven(asker, [work], effort.pair_seconds), stage)
+        spans = _checked(stage, named(await _driven(asker, [work], effort.pair_seconds), stage))
         alone = alone_in(stage, costs, spans)
         found[stage] = sum(span.seconds for span in spans) / sum(map(alone, spans))
     return found
+
+
+def _checked(stage: Stage, spans: Sequence[Span]) -> Sequence[Span]:
+    """Return the spans; raises ConfigError if there are none."""
+    if not spans:
+        raise ConfigError(f"{stage} has done nothing in the time for it: the machine is too slow, or too busy")
+    return spans
 
 
 def works_of(media: Media, *, sees: bool) -> dict[Stage, Work]:
