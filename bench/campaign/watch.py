@@ -42,7 +42,7 @@ class Watch:
         """Take a sample and note workers that came or went."""
         whole, own = 0, {}
         for process in family(self._pid):
-            sizes = _sizes(process.pid)
+            sizes = sizes_of(process.pid)
             whole += sizes.get("Pss", 0)
             own[f"{process.name()} {process.pid}"] = sizes.get("Pss_Anon", 0)
         self.samples.append(Sample(time.monotonic(), whole, own))
@@ -62,7 +62,7 @@ class Watch:
         return {process.pid: process.name() for process in family(self._pid) if _is_worker(process.name())}
 
 
-def _sizes(pid: int) -> dict[str, int]:
+def sizes_of(pid: int) -> dict[str, int]:
     """Return the sizes of a process in bytes, by the kernel's names; none if it has ended."""
     with contextlib.suppress(OSError):
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]

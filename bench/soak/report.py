@@ -34,7 +34,7 @@ class Soak(msgspec.Struct):
 def series(looks: Sequence[Look]) -> dict[str, list[float]]:
     """Return the figures over time that must not grow, by their names."""
     measures: dict[str, Callable[[Look], float]] = {
-        "memory, MiB": lambda look: sum(each.pss for each in look.processes.values()),
+        "memory, MiB": lambda look: sum(each.own for each in look.processes.values()),
         "memory of the API's process, MiB": lambda look: next(
             (each.own for each in look.processes.values() if each.name == "us:api"), 0
         ),

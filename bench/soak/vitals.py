@@ -11,6 +11,7 @@ import psutil
 
 from bench.campaign.cases import Target
 from bench.campaign.daemon import used_pages
+from bench.campaign.watch import sizes_of
 from bench.serve_cpu.memory import family
 
 _INTERVAL = 5.0  # seconds
@@ -18,7 +19,11 @@ _SHARED_MEMORY = Path("/dev/shm")
 
 
 class Process(msgspec.Struct):
-    """A process: its memory in bytes (resident; proportional; of its own), open files and threads."""
+    """A process: its memory in bytes, open files and threads.
+
+    `rss` is resident, `pss` proportional; pages of shared buffers count in both once the process has touched
+    them, though they are taken from the start. `own` is what it has beside them.
+    """
 
     name: str
     rss: int
@@ -63,11 +68,15 @@ def processes_of(pid: int) -> dict[int, Process]:
     """Return a process and all that it started, without those that end meanwhile."""
     found = {}
     for process in family(pid):
-        with contextlib.suppress(psutil.Error, OSError):
-            memory = process.memory_full_info()
-            name = "us:api" if process.pid == pid else process.name()
+        with contextlib.suppress(psutil.Error, OSError, KeyError):
+            name, sizes = "us:api" if process.pid == pid else process.name(), sizes_of(process.pid)
             found[process.pid] = Process(
-                name, memory.rss, memory.pss, memory.uss, process.num_fds(), process.num_threads()
+                name,
+                sizes["Rss"],
+                sizes["Pss"],
+                sizes["Pss_Anon"],
+                process.num_fds(),
+                process.num_threads(),
             )
     return found
 
