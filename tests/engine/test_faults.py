@@ -32,11 +32,16 @@ def children() -> set[psutil.Process]:
     return {each for each in psutil.Process().children(recursive=True) if each.name() != "us:zygote"}
 
 
+def segments() -> set[str]:
+    """Shared memory of engines of this process; those of other tests may live."""
+    return {each.name for each in list_arenas() if f"{os.getpid()}-" in each.name}
+
+
 @pytest.mark.parametrize("placement", STRUCK)
 @pytest.mark.usefixtures("faulty")
 async def test_each_request_gets_its_answer_or_one_clear_error_and_nothing_is_left(placement: str) -> None:
     """An answer after a fault is that before the first one; the last fault ends the engine."""
-    processes = children()
+    processes, before = children(), segments()
     cases = [case(SEED, index, faults) for index, faults in enumerate(STRUCK[placement])]
     async with engine(placement, 8, PATCHES[placement]) as own:
         trial = Trial(own, await expected(own, STREAM_TOKENS), streams=1, stream_tokens=STREAM_TOKENS)
@@ -44,6 +49,6 @@ async def test_each_request_gets_its_answer_or_one_clear_error_and_nothing_is_le
         assert own.healthy is False
     assert sum(each.replaced for each in seen) > len(cases) / 2
     assert sum(each.statuses.get("exact", 0) for each in seen) > 2 * len(cases)
-    assert not [each.name for each in list_arenas() if f"{os.getpid()}-" in each.name]
+    assert segments() <= before
     _, alive = psutil.wait_procs(children() - processes, timeout=10)
     assert not alive

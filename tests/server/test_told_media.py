@@ -37,7 +37,7 @@ TOLD = {
     "pictures": [{"width": 392, "height": 224, "count": 1}],
     "tokens": 112,
     "pages": {"patch": 7, "visual": 7},
-    "packets": {"decode": 31, "total": 60},
+    "packets": {"decode": 31, "total": 60, "seconds": 0.5},
 }
 
 
