@@ -6,7 +6,6 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -80,16 +79,10 @@ async def _show(seconds: float, clients: Clients, killer: Killer) -> None:
     """Show how far it is, for ever."""
     with Progress(transient=True) as progress:
         task = progress.add_task("", total=seconds)
-        for second in _seconds():
+        while True:
             known = f"{len(clients.asked):,} requests, {len(killer.kills)} kills, {len(errors(clients.asked))} errors"
-            progress.update(task, completed=second, description=known)
+            progress.update(task, completed=progress.tasks[task].elapsed, description=known)
             await asyncio.sleep(1)
-
-
-def _seconds() -> Iterator[float]:
-    began = time.monotonic()
-    while True:
-        yield time.monotonic() - began
 
 
 async def _remaining(processes: list[psutil.Process]) -> list[str]:

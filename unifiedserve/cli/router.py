@@ -17,7 +17,7 @@ def run(nodes: str, host: str, port: int, policy: str, drain_timeout: float) -> 
     except ModuleNotFoundError as error:
         raise ConfigError(f"a router needs {error.name}: pip install 'unifiedserve[cluster]'") from error
     if nodes != FROM_STDIN:
-        members_of(nodes.split(","))
+        members_of(nodes)
     log_of_server("text", access_log=False)
     with bind(host, port) as listener:
         asyncio.run(

@@ -57,18 +57,20 @@ class Scaling:
             needed = max(needed, nodes + 1)
         return Wanted(self._settled(load.at, needed, nodes), needed)
 
+    @property
+    def _mean_tokens(self) -> float:
+        return sum(each.tokens for each in self._lately) / len(self._lately)
+
     def _needed(self, load: PoolLoad) -> int:
         """Return ⌈load / capacity⌉: what comes, and what waits, which is to be done within the time looked back at."""
-        tokens = sum(each.tokens for each in self._lately) / len(self._lately)
-        return math.ceil((tokens + load.pending / _LOOK_BACK) / self._capacity)
+        return math.ceil((self._mean_tokens + load.pending / _LOOK_BACK) / self._capacity)
 
     def _settled(self, at: float, needed: int, nodes: int) -> int:
         wanted = min(max(needed, self._limits.least), self._limits.most)
         if wanted >= nodes:
             self._fewer_since = None
             return wanted
-        tokens = sum(each.tokens for each in self._lately) / len(self._lately)
-        if tokens > (nodes - 1 - _SPARE) * self._capacity and nodes > 1:
+        if self._mean_tokens > (nodes - 1 - _SPARE) * self._capacity and nodes > 1:
             self._fewer_since = None
             return nodes
         if self._fewer_since is None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from unifiedserve.bench.workloads.replay import TOKEN_PIXELS
+from unifiedserve.config.memory import MemoryOptions
 from unifiedserve.errors import ConfigError
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.planning.workload import RequestSize, Workload
@@ -12,7 +13,7 @@ from unifiedserve.profiles import HardwareProfile
 from unifiedserve.scheduling.simulation import Arrival
 
 FPS, MOST_FRAMES = 2.0, 768  # of a video, as Qwen2.5-VL samples it
-PATCH_PAGE_ROWS = 64  # --patch-page-rows
+_PATCH_PAGE_ROWS = MemoryOptions().patch_page_rows
 _FRAMES_A_UNIT = 2
 _UNIT_TOKENS = 256  # to which small units are put together: fewer to simulate, and none fills a step by itself
 _GOP_SECONDS = 10.0  # of most videos: 250 frames
@@ -56,7 +57,7 @@ def _arrival(ticket: Ticket, size: RequestSize, exact: bool, profile: HardwarePr
         size.output_tokens,
         sum(unit.decode for unit in units) / len(units),
         gop=_gop(len(units), sum(size.seconds)),
-        patch_pages=-(-patches // PATCH_PAGE_ROWS),
+        patch_pages=-(-patches // _PATCH_PAGE_ROWS),
         media=len(size.pixels) + len(size.seconds),
     )
 

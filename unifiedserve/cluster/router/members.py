@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 
 import msgspec
 
@@ -15,8 +15,9 @@ _log = logging.getLogger(__name__)
 FROM_STDIN = "-"
 
 
-def members_of(urls: Sequence[str]) -> list[Member]:
-    """Return the members at these URLs. Raises ConfigError for one that is none."""
+def members_of(nodes: str) -> list[Member]:
+    """Return the members at URLs that have commas between them. Raises ConfigError for one that is none."""
+    urls = [url.strip() for url in nodes.split(",")]
     for url in urls:
         if not url.startswith(("http://", "https://")):
             raise ConfigError(f"--nodes {url}: expected URLs such as http://10.0.0.7:8000, or - for standard input")
@@ -26,7 +27,7 @@ def members_of(urls: Sequence[str]) -> list[Member]:
 async def told(nodes: str) -> AsyncIterator[list[Member]]:
     """Yield the members that an option names, or those of each line on standard input. Raises ConfigError."""
     if nodes != FROM_STDIN:
-        yield members_of([url.strip() for url in nodes.split(",") if url.strip()])
+        yield members_of(nodes)
         return
     reader = asyncio.StreamReader(limit=1 << 24)
     protocol = asyncio.StreamReaderProtocol(reader)

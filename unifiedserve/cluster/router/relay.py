@@ -61,11 +61,6 @@ class Relay:
         self._whole: bytes | None = None  # of an answer that is not streamed
 
     @property
-    def resumed(self) -> bool:
-        """Whether another node has gone on with it."""
-        return self._attempts > 1 + len(self._refusing)
-
-    @property
     def is_streamed(self) -> bool:
         """Whether the answer comes in events."""
         return self._whole is None

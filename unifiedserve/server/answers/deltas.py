@@ -16,11 +16,6 @@ class HeldDeltas:
         """Wait for the first delta; raises what the engine raises."""
         self._first = await anext(self._deltas, None)
 
-    @property
-    def resumes(self) -> bool:
-        """Tell whether the answer goes on from what its reader has already."""
-        return self._first is not None and self._first.resumed
-
     async def __aiter__(self) -> AsyncIterator[Delta]:
         if self._first is not None:
             yield self._first

@@ -8,7 +8,7 @@ _ITEM = re.compile(r"[a-z]+_(?P<stem>[0-9a-f]{32})_[0-9]+")
 
 def new_response_id() -> str:
     """Return the id of a response that will be stored."""
-    return f"resp_{uuid.uuid4().hex}"
+    return f"resp_{new_stem()}"
 
 
 def new_stem() -> str:
