@@ -3,18 +3,17 @@
 import ctypes
 import logging
 import os
-import signal
 import warnings
 from collections.abc import Callable
 from typing import NoReturn
 
 from unifiedserve.config import LARGE_IMAGE_WARNING
 from unifiedserve.models.hub import load_transformers
+from unifiedserve.parents_end import end_with_parent
 from unifiedserve.worker import loop
 from unifiedserve.worker.assembly import DAMAGED_WEIGHTS, DamagedWeightsError
 from unifiedserve.worker.spec import WorkerSpec
 
-_PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 
 
@@ -22,16 +21,6 @@ def prepare_interpreter() -> None:
     """Import what all workers need."""
     warnings.filterwarnings("ignore", LARGE_IMAGE_WARNING)
     load_transformers()
-
-
-def end_with_parent() -> None:
-    """Have the kernel kill this process when its parent, or the thread of it that started it, ends."""
-    signal_parents_end(signal.SIGKILL)
-
-
-def signal_parents_end(number: signal.Signals) -> None:
-    """Have the kernel send this process a signal when its parent, or the thread of it that started it, ends."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
 
 
 def rename(name: str) -> None:

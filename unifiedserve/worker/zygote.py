@@ -25,9 +25,10 @@ import msgspec
 from ipc_buffers import remove_stale_arenas
 from unifiedserve.messages.layouts import decode_layout
 from unifiedserve.models.registry import preload
+from unifiedserve.parents_end import signal_parents_end
 from unifiedserve.worker.fork_obstacles import fork_obstacles
 from unifiedserve.worker.new_interpreter import start_interpreter
-from unifiedserve.worker.process import become_worker, prepare_interpreter, rename, signal_parents_end
+from unifiedserve.worker.process import become_worker, prepare_interpreter, rename
 from unifiedserve.worker.zygote_messages import (
     Exited,
     FromZygote,

@@ -1,11 +1,9 @@
 """A command of ours that ends with whoever started it: `python -m …nodes.child PARENT ARGUMENTS`."""
 
-import ctypes
 import os
-import signal
 import sys
 
-_PR_SET_PDEATHSIG = 1
+from unifiedserve.parents_end import end_with_parent
 
 
 def child_command(arguments: tuple[str, ...]) -> list[str]:
@@ -15,7 +13,7 @@ def child_command(arguments: tuple[str, ...]) -> list[str]:
 
 def main() -> None:
     """Become the command; it is killed when the thread that started it ends."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent()
     parent, *arguments = sys.argv[1:]
     if os.getppid() == int(parent):  # else it died before the line above took hold
         os.execv(sys.executable, [sys.executable, "-m", "unifiedserve.cli", *arguments])

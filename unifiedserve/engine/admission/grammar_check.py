@@ -5,7 +5,6 @@ the stack. Here that costs a child process, which the kernel ends, and the clien
 """
 
 import contextlib
-import ctypes
 import json
 import resource
 import signal
@@ -17,6 +16,7 @@ from collections.abc import Callable, Collection
 import msgspec
 from cachetools import LRUCache
 
+from unifiedserve.parents_end import end_with_parent
 from unifiedserve.sampling.grammar import GrammarError, Grammars
 from unifiedserve.sandbox import code_paths, environment_without_secrets, give_up
 from unifiedserve.stopped import killed_if_stopped
@@ -26,7 +26,6 @@ MEMORY_BYTES = 2 << 30
 _STACK_BYTES = 4 << 20  # half of what a worker's main thread has
 _KEPT = 256
 _TRIES = 3  # of which each has a child of its own
-_PR_SET_PDEATHSIG = 1
 _CONFINED = "--confined"
 
 
@@ -141,7 +140,7 @@ def _answer_all() -> None:
 
 def main() -> None:
     """Run the process: a line of set-up comes in, then a JSON string a line goes each way."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # never outlive the engine
+    end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if _CONFINED in sys.argv:

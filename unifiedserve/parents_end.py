@@ -1,0 +1,16 @@
+"""What the kernel does to a process when its parent, or the thread of it that started it, ends: prctl(2), PDEATHSIG."""
+
+import ctypes
+import signal
+
+_PR_SET_PDEATHSIG = 1
+
+
+def end_with_parent() -> None:
+    """Have the kernel kill this process then."""
+    signal_parents_end(signal.SIGKILL)
+
+
+def signal_parents_end(number: signal.Signals) -> None:
+    """Have the kernel send this process a signal then."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
