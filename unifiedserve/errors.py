@@ -2,6 +2,9 @@
 
 from enum import StrEnum
 
+#: what a server says to those whose requests it cannot end any more; a router has another one go on with them
+SHUTTING_DOWN = "the server is shutting down"
+
 
 class ErrorKind(StrEnum):
     """What a request failed of; the HTTP server turns it into a status and a type."""

@@ -25,7 +25,7 @@ from unifiedserve.engine.roles import Roles
 from unifiedserve.engine.running import Running, assemble
 from unifiedserve.engine.threads import in_thread, on_loop
 from unifiedserve.engine.workers import WorkerEvents, Workers
-from unifiedserve.errors import ConfigError, ErrorKind, RequestError
+from unifiedserve.errors import SHUTTING_DOWN, ConfigError, ErrorKind, RequestError
 from unifiedserve.messages.api import Delta, GenerateRequest
 from unifiedserve.messages.load import EngineLoad
 from unifiedserve.messages.seen import RequestPlan
@@ -114,7 +114,7 @@ class Engine:
         if self._loop_watch is not None:
             self._loop_watch.close()
         self._role_changes.cancel()
-        self.fail_all("the server is shutting down")
+        self.fail_all(SHUTTING_DOWN)
         if self._running is not None:
             await self._running.stop()
         self._recovery.cancel()

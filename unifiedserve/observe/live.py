@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from unifiedserve.errors import ErrorKind, RequestError
+from unifiedserve.errors import SHUTTING_DOWN, ErrorKind, RequestError
 from unifiedserve.messages.seen import SeenMedium
 
 _MOST_VIEWERS = 64
@@ -105,7 +105,7 @@ class Live:
     def join(self, name: str | None) -> Viewer:
         """Add a viewer. Raises RequestError (UNAVAILABLE) if too many watch already, or the server is about to stop."""
         if self._closed or len(self._viewers) >= _MOST_VIEWERS:
-            reason = "the server is shutting down" if self._closed else f"{_MOST_VIEWERS} viewers watch already"
+            reason = SHUTTING_DOWN if self._closed else f"{_MOST_VIEWERS} viewers watch already"
             raise RequestError(f"{reason}.", ErrorKind.UNAVAILABLE)
         viewer = Viewer(name)
         self._viewers.add(viewer)

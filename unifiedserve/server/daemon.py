@@ -17,27 +17,19 @@ from starlette.types import ASGIApp
 
 from unifiedserve.config import LARGE_IMAGE_WARNING, EngineConfig
 from unifiedserve.engine.engine import Engine
-from unifiedserve.errors import ConfigError
+from unifiedserve.errors import SHUTTING_DOWN, ConfigError
 from unifiedserve.heap import give_back_at_rest, map_large_blocks
 from unifiedserve.server.access.hosts import is_loopback
 from unifiedserve.server.access.keys import Keys
 from unifiedserve.server.app import create_app
 from unifiedserve.server.connections import Connection, Connections, descriptors_for_connections
+from unifiedserve.server.http_server import KEEP_ALIVE_SECONDS, Server
 from unifiedserve.server.listener import listen
 
 _log = logging.getLogger(__name__)
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _LAST_SECONDS = 3  # after --drain-timeout: for requests that were failed then to tell their clients
-_KEEP_ALIVE_SECONDS = 30
-
-
-class Server(uvicorn.Server):
-    """uvicorn, leaving signals to us: it would raise them again before the engine has stopped."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 async def serve(config: EngineConfig, listener: socket.socket, on_ready: Callable[[str, str], None]) -> str:
@@ -101,7 +93,7 @@ def http_config(app: ASGIApp, connections: Connections, config: EngineConfig) ->
         lifespan="off",
         log_config=None,
         access_log=False,
-        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=math.ceil(config.server.drain_timeout) + _LAST_SECONDS,
         ssl_certfile=config.server.ssl_certfile or None,
         ssl_keyfile=config.server.ssl_keyfile or None,
@@ -153,7 +145,7 @@ def _stop_on_signals(server: Server, engines: Sequence[Engine], drain_seconds: f
 
     def fail_all() -> None:
         for engine in engines:
-            engine.fail_all("the server is shutting down")
+            engine.fail_all(SHUTTING_DOWN)
 
     def stop() -> None:
         for engine in engines:

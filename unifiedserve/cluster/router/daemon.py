@@ -1,26 +1,19 @@
 """The router as a process: from start to clean shutdown."""
 
 import asyncio
-import contextlib
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import uvicorn
 
 from unifiedserve.cluster.router.app import Router, create_app
 from unifiedserve.cluster.router.members import told
 from unifiedserve.cluster.routing import Policy
+from unifiedserve.server.http_server import KEEP_ALIVE_SECONDS, Server
 from unifiedserve.server.listener import listen
 
-_KEEP_ALIVE_SECONDS = 30
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
-class _Server(uvicorn.Server):
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 async def route(
@@ -33,10 +26,10 @@ async def route(
         lifespan="off",
         log_config=None,
         access_log=False,
-        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=drain_seconds,
     )
-    server = _Server(config)
+    server = Server(config)
     loop = asyncio.get_running_loop()
     for number in _SIGNALS:
         loop.add_signal_handler(number, _stop, server)

@@ -13,7 +13,7 @@ from unifiedserve.cluster.router.nodes import Node, Nodes
 from unifiedserve.cluster.router.plans import Plans
 from unifiedserve.cluster.router.stream import Piece, pieces
 from unifiedserve.cluster.routing import Request
-from unifiedserve.errors import ErrorKind, RequestError
+from unifiedserve.errors import SHUTTING_DOWN, ErrorKind, RequestError
 from unifiedserve.server.answers.marks import HEADER
 
 _log = logging.getLogger(__name__)
@@ -24,7 +24,6 @@ _REFUSED = (429, 503)  # by a node that is full, or down: another one may take t
 _NO_LIMIT = aiohttp.ClientTimeout(total=None, sock_connect=5.0)
 _EVENTS = "text/event-stream"
 _BREAKS = (aiohttp.ClientError, TimeoutError, ConnectionError)
-_LOST = b"the server is shutting down"  # what a node says at its end to those who are left
 
 
 class Asking(NamedTuple):
@@ -93,7 +92,7 @@ class Relay:
             self._node.streams.add(self._response)
             try:
                 async for piece in pieces(self._response.content.iter_any()):
-                    if not piece.is_marked and _LOST in piece.events:
+                    if not piece.is_marked and SHUTTING_DOWN.encode() in piece.events:
                         raise ConnectionResetError("it shuts down")
                     self._note(piece)
                     yield piece.events
