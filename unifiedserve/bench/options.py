@@ -10,23 +10,27 @@ from unifiedserve.errors import ConfigError
 
 Positive = Annotated[float, Meta(gt=0)]
 Count = Annotated[int, Meta(ge=1)]
+FirstTokenTarget = Annotated[
+    Positive | None, Meta(description="The target for the time to first token, in seconds. Default: no target")
+]
+VideoSecondTarget = Annotated[
+    float, Meta(ge=0, description="Seconds that each second of video adds to the target for the first token")
+]
+PromptTokenTarget = Annotated[
+    float, Meta(ge=0, description="Seconds that each token of the prompt adds to the target for the first token")
+]
+BetweenTokensTarget = Annotated[
+    Positive | None, Meta(description="The target for the time between tokens, in seconds. Default: no target")
+]
 
 
 class SloOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The targets of requests, and the place of the report."""
 
-    slo_ttft: Annotated[
-        Positive | None, Meta(description="The target for the time to first token, in seconds. Default: no target")
-    ] = None
-    slo_ttft_per_video_second: Annotated[
-        float, Meta(ge=0, description="Seconds that each second of video adds to the target for the first token")
-    ] = 0.0
-    slo_ttft_per_prompt_token: Annotated[
-        float, Meta(ge=0, description="Seconds that each token of the prompt adds to the target for the first token")
-    ] = 0.0
-    slo_tbt: Annotated[
-        Positive | None, Meta(description="The target for the time between tokens, in seconds. Default: no target")
-    ] = None
+    slo_ttft: FirstTokenTarget = None
+    slo_ttft_per_video_second: VideoSecondTarget = 0.0
+    slo_ttft_per_prompt_token: PromptTokenTarget = 0.0
+    slo_tbt: BetweenTokensTarget = None
     isolated: Annotated[
         str,
         Meta(

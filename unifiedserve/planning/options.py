@@ -5,9 +5,15 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from unifiedserve.bench.options import (
+    BetweenTokensTarget,
+    Count,
+    FirstTokenTarget,
+    PromptTokenTarget,
+    VideoSecondTarget,
+)
+
 Objective = Literal["goodput", "e2etp-cost"]
-Positive = Annotated[float, Meta(gt=0)]
-Count = Annotated[int, Meta(ge=1)]
 
 
 class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,18 +50,10 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
     device_cost: Annotated[
         float, Meta(ge=0, description="Requests a second that each device has to bring to be worth it (e2etp-cost)")
     ] = 0.0
-    slo_ttft: Annotated[
-        Positive | None, Meta(description="The target for the time to first token, in seconds. Default: no target")
-    ] = None
-    slo_ttft_per_video_second: Annotated[
-        float, Meta(ge=0, description="Seconds that each second of video adds to the target for the first token")
-    ] = 0.0
-    slo_ttft_per_prompt_token: Annotated[
-        float, Meta(ge=0, description="Seconds that each token of the prompt adds to the target for the first token")
-    ] = 0.0
-    slo_tbt: Annotated[
-        Positive | None, Meta(description="The target for the time between tokens, in seconds. Default: no target")
-    ] = None
+    slo_ttft: FirstTokenTarget = None
+    slo_ttft_per_video_second: VideoSecondTarget = 0.0
+    slo_ttft_per_prompt_token: PromptTokenTarget = 0.0
+    slo_tbt: BetweenTokensTarget = None
     requests: Annotated[int, Meta(ge=2, description="Requests that are simulated; a trace may have fewer")] = 150
     cv: Annotated[
         float,
