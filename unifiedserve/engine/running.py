@@ -71,6 +71,8 @@ def assemble(
     )
     table = RequestTable(config.scheduling.max_running, on_release)
     targets = Targets(config)
+    if workers.profile:
+        targets.learn(workers.profile.costs.at_first())
     dispatch = Dispatch(roles, table, workers, targets, timeline, broadcast)
     lifecycle = Lifecycle(table, dispatch, metrics)
     reports = Reports(table, TokenFlow(table, lifecycle, dispatch, metrics), workers, targets, watching)

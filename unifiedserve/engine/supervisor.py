@@ -12,6 +12,7 @@ from unifiedserve.config import EngineConfig
 from unifiedserve.device import Device, open_device, select_device
 from unifiedserve.engine.device_room import RoomError
 from unifiedserve.engine.engine_memory import EngineMemory
+from unifiedserve.engine.known_profile import known_profile
 from unifiedserve.engine.known_shares import KnownShares
 from unifiedserve.engine.learned import Learned
 from unifiedserve.engine.rehearsal import PLACEMENT as REHEARSAL
@@ -25,6 +26,7 @@ from unifiedserve.messages.wire import Ended, Shutdown, pack
 from unifiedserve.models.base import Processor
 from unifiedserve.observe.start import begin_step
 from unifiedserve.placement import Instance, Placement, Stage
+from unifiedserve.profiles import HardwareProfile
 from unifiedserve.reading.jobs import Setup
 from unifiedserve.reading.keeper import Nursery
 from unifiedserve.worker.spec import WorkerSpec
@@ -66,6 +68,11 @@ class Supervisor:
     def _medium(self) -> MediaPlan | None:
         """A medium with which workers try out the sizes of steps; None where they do not, or the model takes none."""
         return small_medium(self._processor) if self.config.scheduling.budgets == "profiled" else None
+
+    @cached_property
+    def profile(self) -> HardwareProfile | None:
+        """What is known of the model on the device before anything is measured here."""
+        return known_profile(self.config, self._model_dir, self._memory.dtype, self._device)
 
     def _allocate(self) -> EngineMemory:
         """Take the memory; where the device has too little and the user did not insist on it, the host's."""
@@ -191,7 +198,7 @@ class Supervisor:
     def _specs(self, placement: Placement, learned: Learned) -> list[WorkerSpec]:
         layout, dtype, share = self.memory.layout, self._memory.dtype, self._memory.share
         return [
-            self._spec(instance, number, layout, dtype, placement, learned, share)
+            self._spec(instance, number, layout, dtype, placement, learned, share, self.profile)
             for number, instance in enumerate(placement.instances, 1)
         ]
 
@@ -204,6 +211,7 @@ class Supervisor:
         placement: Placement,
         learned: Learned,
         share: float = 1.0,
+        profile: HardwareProfile | None = None,
     ) -> WorkerSpec:
         return WorkerSpec(
             config=self.config,
@@ -222,6 +230,7 @@ class Supervisor:
             decode_step=learned.decode_step(instance.name),
             share=share,
             medium=self._medium,
+            profile=profile,
             carrier_token=self._carrier_token,
         )
 

@@ -18,6 +18,7 @@ from unifiedserve.messages.wire import Message, Placed, Shutdown
 from unifiedserve.models.base import Processor
 from unifiedserve.observe.broadcast import Broadcast
 from unifiedserve.placement import Placement
+from unifiedserve.profiles import HardwareProfile
 from unifiedserve.reading.keeper import Nursery
 
 
@@ -67,6 +68,11 @@ class Workers:
     def memory_uses(self) -> dict[str, int]:
         """The bytes that are taken of the memory of the device that computes, by use."""
         return self._supervisor.memory_uses
+
+    @property
+    def profile(self) -> HardwareProfile | None:
+        """What is known of the model on the device before its workers have measured anything."""
+        return self._supervisor.profile
 
     @property
     def nursery(self) -> Nursery:

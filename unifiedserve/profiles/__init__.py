@@ -3,6 +3,7 @@
 from unifiedserve.profiles.files import read_profile, write_profile
 from unifiedserve.profiles.hardware import hardware_name, versions_here
 from unifiedserve.profiles.hardware_profile import DeviceSize, HardwareProfile, ModelSizes
+from unifiedserve.profiles.steps import steps_of
 from unifiedserve.profiles.store import check_store, keep_profile, stored_profile
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "hardware_name",
     "keep_profile",
     "read_profile",
+    "steps_of",
     "stored_profile",
     "versions_here",
     "write_profile",

@@ -14,15 +14,14 @@ from unifiedserve.device import CPU, Device, select_device
 from unifiedserve.doctor import nvdec
 from unifiedserve.engine.buffer_sizes import dtype_of, plan_layout
 from unifiedserve.engine.checkpoint import load_checkpoint
+from unifiedserve.engine.known_profile import digest_of
 from unifiedserve.engine.weight_source import wanted_by, weight_source
-from unifiedserve.errors import ConfigError
 from unifiedserve.memory.weights import weights_bytes
 from unifiedserve.messages.media import MediaOptions, MediaPlan, PromptError, VideoInfo
 from unifiedserve.models.base import Processor
 from unifiedserve.models.default import DEFAULT_MODEL
 from unifiedserve.placement import FIRST_MEMORY, Network
 from unifiedserve.profiles import DeviceSize, ModelSizes, hardware_name, versions_here
-from unifiedserve.profiles.digest import model_digest
 
 _GIB = 2**30
 _SIDE = 448  # pixels of a typical image, and of a frame of a video
@@ -61,15 +60,6 @@ class Subject(NamedTuple):
             page_bytes={"kv": memory.kv.page_bytes, "visual": memory.visual.page_bytes},
             encoder_layers=encoder_layers(model_dir),
         )
-
-
-def digest_of(config: EngineConfig, model_dir: Path, dtype: str) -> str:
-    """Return what tells this model, as it is loaded, from others. Raises ConfigError without its config.json."""
-    options = config.checkpoint
-    try:
-        return model_digest(model_dir, dtype, config.memory.kv_dtype(dtype), options.quantization)
-    except OSError as error:
-        raise ConfigError(f"{model_dir}: {error.strerror}") from error
 
 
 def _device_size(device: Device) -> DeviceSize:

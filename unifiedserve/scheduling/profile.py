@@ -12,6 +12,7 @@ from unifiedserve.scheduling.tbt_control import LEAST_SHARE
 
 LEAST_TOKENS = 16  # that a profiled budget has in any case: a step with fewer takes about as long
 MOST_TOKENS = 8192
+_SIZES = (128, 1024)  # of steps whose costs are known from before
 
 
 class StepSeconds(NamedTuple):
@@ -29,6 +30,14 @@ def largest_share(seconds: Callable[[float], float], target: float) -> float:
     """
     parts = round(1 / LEAST_SHARE)
     return largest_within(lambda part: seconds(part / parts), target, parts, least=1) / parts
+
+
+def known_costs(steps: StepSeconds) -> StepCosts:
+    """Return what steps cost as if some had just been measured, which those that follow soon outweigh."""
+    passes = batches = Line()
+    for tokens in _SIZES:
+        passes, batches = passes.after(tokens, steps.prompt(tokens)), batches.after(tokens, steps.visual(tokens))
+    return StepCosts(passes, batches)
 
 
 class Profile(NamedTuple):

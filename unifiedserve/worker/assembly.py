@@ -20,6 +20,7 @@ from unifiedserve.messages.wire import Ready
 from unifiedserve.models.chat import load_tokenizer
 from unifiedserve.models.registry import load_adapter, load_config
 from unifiedserve.placement import Stage, networks_of
+from unifiedserve.profiles import steps_of
 from unifiedserve.reading.readers import Reading
 from unifiedserve.recording.folder import begin_run
 from unifiedserve.recording.log import Log
@@ -27,7 +28,7 @@ from unifiedserve.recording.records import Made, MadeVision
 from unifiedserve.recording.turn import RecordedTurn, RecordedVisionTurn
 from unifiedserve.sampling.grammar import Grammars, tokenizer_json
 from unifiedserve.scheduling import budget_of
-from unifiedserve.scheduling.profile import profiled
+from unifiedserve.scheduling.profile import known_costs, profiled
 from unifiedserve.scheduling.speculation import row_cost
 from unifiedserve.scheduling.step_costs import StepCosts
 from unifiedserve.worker.lane import Lane
@@ -172,10 +173,11 @@ def _language_lane(
     grammars.start()  # not beside the measurement
     rests = model.adapter.device.sharing.rests
     budget = budget_of(spec.config, model.kv.pool.num_pages, decode_step or 0.0, rests=rests)
-    steps = StepCosts()
+    known_steps = steps_of(spec.profile, torch.get_num_threads()) if spec.profile else None
+    steps = known_costs(known_steps) if known_steps else StepCosts()
     if spec.config.scheduling.budgets == "profiled" and hosted & {Stage.ENCODE, Stage.PREFILL}:
-        tried = step_seconds(model, hosted, spec.medium, spec.patch_row_bytes)
-        budget, steps = profiled(budget, tried, decode_step or 0.0)
+        taken = known_steps or step_seconds(model, hosted, spec.medium, spec.patch_row_bytes)
+        budget, steps = profiled(budget, taken, decode_step or 0.0)
         _log.info("steps of %d prompt tokens, %d visual tokens", budget.prefill_tokens, budget.encode_tokens)
     made = Made(list(spec.instance.stages), budget, rests, spec.share, steps)
     turn, side = RecordedTurn(made, log) if log else made.turn(), _side_queue(spec, model.adapter.device)

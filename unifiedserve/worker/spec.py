@@ -6,6 +6,7 @@ from unifiedserve.config import DeviceName, EngineConfig
 from unifiedserve.memory.shared import EngineLayout, MemoryLayout
 from unifiedserve.messages.media import MediaPlan
 from unifiedserve.placement import Instance, Placement, Stage
+from unifiedserve.profiles import HardwareProfile
 
 
 class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -14,8 +15,8 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     `weights_sum` is what the weights in a device's own memory must add up to, and `decode_step` are the seconds of a
     lone step of decode, once they are known. `share` is what heavy work gets of its budgets beside streams until there
     are measurements. `nursery` is the descriptor of the socket over which it gets reading processes (None: it reads
-    media itself). The sizes of steps are tried out with a `medium` like this (None: the model takes none). Whoever has
-    the `carrier_token` may read the pages of other memories.
+    media itself). The sizes of steps are tried out with a `medium` like this (None: the model takes none), unless a
+    `profile` tells. Whoever has the `carrier_token` may read the pages of other memories.
     """
 
     config: EngineConfig
@@ -34,6 +35,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     decode_step: float | None = None
     share: float = 1.0
     medium: MediaPlan | None = None
+    profile: HardwareProfile | None = None
     nursery: int | None = None
     carrier_token: str = ""
 

@@ -5,6 +5,8 @@ from pathlib import Path
 import msgspec
 
 from unifiedserve.errors import ConfigError
+from unifiedserve.messages.costs import Costs
+from unifiedserve.scheduling.profile import StepSeconds
 
 
 class StageCosts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -67,3 +69,14 @@ class StageCosts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     def encode(self, visual_tokens: int) -> float:
         """Return the seconds of a batch of the encoder."""
         return self.encode_batch + visual_tokens * self.visual_token
+
+    def steps(self, slower: float = 1.0) -> StepSeconds:
+        """Return what steps take in a worker that has its device to itself, so many times slower than measured."""
+        return StepSeconds(
+            lambda tokens: slower * self.prefill(tokens, tokens * tokens / 2),
+            lambda tokens: slower * self.encode(tokens),
+        )
+
+    def at_first(self) -> Costs:
+        """Return what an engine knows by these costs before its workers have measured any."""
+        return Costs(decode=self.lone_step, prompt_token=self.prompt_token, visual_token=self.visual_token)

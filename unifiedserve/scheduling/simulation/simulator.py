@@ -9,7 +9,7 @@ from functools import partial
 
 from unifiedserve.messages.load import EngineLoad
 from unifiedserve.placement import Instance, Placement, Stage
-from unifiedserve.scheduling.profile import Profile, StepSeconds, profiled
+from unifiedserve.scheduling.profile import Profile, profiled
 from unifiedserve.scheduling.simulation.arrival import Arrival, FreePages, Rules
 from unifiedserve.scheduling.simulation.costs import StageCosts
 from unifiedserve.scheduling.simulation.deaths import Deaths
@@ -154,11 +154,8 @@ class Simulator:
         """Return the budget of an instance whose steps it tries out, with its cores to itself."""
         costs = self.system.costs
         slower = self.system.slower(instance, self._machine.sharing.threads(giving=False))
-        steps = StepSeconds(
-            lambda tokens: slower * costs.prefill(tokens, tokens * tokens / 2),
-            lambda tokens: slower * costs.encode(tokens),
-        )
-        return profiled(budget, steps, slower * costs.lone_step if Stage.DECODE in instance.stages else 0.0)
+        lone_step = slower * costs.lone_step if Stage.DECODE in instance.stages else 0.0
+        return profiled(budget, costs.steps(slower), lone_step)
 
     def _take_in(self, request: Request) -> None:
         """Let the HTTP server read a request and look at its media."""

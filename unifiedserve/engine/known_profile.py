@@ -1,0 +1,25 @@
+"""What `unifiedserve profile` has measured of a model on the device that is to serve it."""
+
+from pathlib import Path
+
+from unifiedserve.config import EngineConfig
+from unifiedserve.device import Device
+from unifiedserve.errors import ConfigError
+from unifiedserve.profiles import HardwareProfile, hardware_name, stored_profile, versions_here
+from unifiedserve.profiles.digest import model_digest
+
+
+def known_profile(config: EngineConfig, model_dir: Path, dtype: str, device: Device) -> HardwareProfile | None:
+    """Return the profile of these versions, or None; the log says why one that there is does not count."""
+    room = device.room()
+    hardware, versions = hardware_name(room.name if room else None), versions_here(gpu=room is not None)
+    return stored_profile(digest_of(config, model_dir, dtype), hardware, versions)
+
+
+def digest_of(config: EngineConfig, model_dir: Path, dtype: str) -> str:
+    """Return what tells this model, as it is loaded, from others. Raises ConfigError without its config.json."""
+    options = config.checkpoint
+    try:
+        return model_digest(model_dir, dtype, config.memory.kv_dtype(dtype), options.quantization)
+    except OSError as error:
+        raise ConfigError(f"{model_dir}: {error.strerror}") from error
