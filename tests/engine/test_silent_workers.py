@@ -1,6 +1,7 @@
 """Workers that live and do nothing are noticed and replaced; deaths count against what was worked on."""
 
 import asyncio
+import itertools
 import os
 import signal
 import subprocess
@@ -99,7 +100,9 @@ async def test_of_workers_only_a_stopped_one_is_killed(up: bool) -> None:
     killed: asyncio.Queue[str] = asyncio.Queue()
     try:
         processes["stopped"].send_signal(signal.SIGSTOP)
-        pulses = SimpleNamespace(turns=lambda name: 0, waits=lambda name: False)
+        later = itertools.chain([0, 1], itertools.repeat(2))  # what is stopped falls silent after what waits for it
+        turns = {"slow": itertools.repeat(0), "stopped": later}
+        pulses = SimpleNamespace(turns=lambda name: next(turns[name]), waits=lambda name: name == "slow")
         workers = SimpleNamespace(
             pids=lambda: {name: process.pid for name, process in processes.items()},
             kill=killed.put_nowait,

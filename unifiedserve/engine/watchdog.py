@@ -55,10 +55,14 @@ class Watchdog:
             else:
                 silence.end()  # it starts: --startup-timeout bounds that
         if hanging := [worker for worker, silence in self._silences.items() if silence.hangs]:
-            for worker in [each for each in hanging if is_stopped(each[1])] or hanging:
+            for worker in self._stopped() or hanging:
                 self._kill(*worker)
             for silence in self._silences.values():
                 silence.end()  # those that live may have waited for a lock of one that was stopped
+
+    def _stopped(self) -> list[tuple[str, int]]:
+        """Return the workers that a signal has stopped: some may have been silent for a look less than who waits."""
+        return [worker for worker, silence in self._silences.items() if silence.still and is_stopped(worker[1])]
 
     def _kill(self, instance: str, pid: int) -> None:
         _log.error(

@@ -122,7 +122,11 @@ def _sends(number: signal.Signals) -> Strike:
 
 NOTHING = Fault("nothing", 1, lambda pid: nullcontext(), deadly=False)
 AT_FULL_MEMORY = Fault(
-    "SIGKILL, /dev/shm is full", 0.15, _killed_without_room, errors=frozenset({ErrorKind.UNAVAILABLE}), engine=True
+    "SIGKILL, /dev/shm is full",
+    0.15,
+    _killed_without_room,
+    errors=frozenset({ErrorKind.UNAVAILABLE, ErrorKind.NO_ROOM}),
+    engine=True,
 )
 FAULTS = (
     NOTHING,
