@@ -5,7 +5,7 @@ with each of the placements gets the very requests that were simulated, at the r
 rates above or below until some hold and some do not. Everything is saved as soon as it is there: the same command goes
 on where it was stopped. Caches are off, as they are not simulated.
 
-    python bench/plan_proof.py CHECKPOINT --quick
+    python bench/plan_proof.py CHECKPOINT --part 0.5
 """
 
 import asyncio
@@ -50,7 +50,7 @@ from unifiedserve.planning.ranking import SHOWN, Rated
 from unifiedserve.planning.search import Effort
 from unifiedserve.planning.workload import read_workload
 from unifiedserve.profiles import HardwareProfile, read_profile
-from unifiedserve.profiling.effort import FULL, QUICK
+from unifiedserve.profiling.effort import FULL
 from unifiedserve.profiling.media import Media
 from unifiedserve.profiling.subject import Subject
 
@@ -109,7 +109,7 @@ class Results(msgspec.Struct):
     command: str
     machine: dict[str, str]
     profile: HardwareProfile
-    quick: bool
+    part: float  # of the requests
     servers: dict[str, list[Server]] = {}
 
 
@@ -136,7 +136,7 @@ class Proof:
                 self._save()
 
     def _count(self, name: str) -> int:
-        return WORKLOADS[name].requests // (4 if self._results.quick else 1)
+        return round(WORKLOADS[name].requests * self._results.part)
 
     def _case(self, name: str) -> Case:
         asked = WORKLOADS[name]
@@ -249,7 +249,7 @@ def draw(results: Results, path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-def profile_of(model: Path, quick: bool, console: Console) -> HardwareProfile:
+def profile_of(model: Path, console: Console) -> HardwareProfile:
     """Measure the model with media like the workloads'."""
     drawn = named(
         str(FOLDER / "mixed.toml"), Gamma(1.0, 1.0), 40, 0, Writer(Tokenizer(model / "tokenizer.json"), 0), CACHE
@@ -259,7 +259,7 @@ def profile_of(model: Path, quick: bool, console: Console) -> HardwareProfile:
         next(CACHE / each.name for each in drawn.media if each.name.endswith(end)) for end in ("jpg", "mp4")
     )
     config = EngineConfig.of(model=str(model))
-    what = Measurement(config, Subject.of(config), Media.of(image, video), QUICK if quick else FULL)
+    what = Measurement(config, Subject.of(config), Media.of(image, video), FULL)
     return measured(what, lambda step: console.print(f"profile: {step}", style="dim"))
 
 
@@ -268,7 +268,7 @@ def main(
     only: Annotated[list[str] | None, typer.Option("--workload", help="One of the workloads; may be repeated")] = None,
     profile: Annotated[Path | None, typer.Option(help="A profile that was measured before")] = None,
     seconds: Annotated[float, typer.Option(help="Of each search")] = 60.0,
-    quick: Annotated[bool, typer.Option("--quick", help="A quarter of the requests, and a quicker profile")] = False,
+    part: Annotated[float, typer.Option(help="Of the requests")] = 1.0,
     again: Annotated[bool, typer.Option("--again", help="Begin anew, whatever was saved")] = False,
     out: Annotated[Path, typer.Option(help="Where everything is saved")] = Path("bench/results/plan-proof.json"),
 ) -> None:
@@ -279,8 +279,8 @@ def main(
     if out.exists() and not again:
         results = msgspec.json.decode(out.read_bytes(), type=Results)
     else:
-        found = read_profile(profile) if profile else profile_of(model, quick, console)
-        results = Results(" ".join(["python", *sys.argv]), describe_machine(), found, quick)
+        found = read_profile(profile) if profile else profile_of(model, console)
+        results = Results(" ".join(["python", *sys.argv]), describe_machine(), found, part)
 
     def save() -> None:
         out.write_bytes(msgspec.json.format(msgspec.json.encode(results)) + b"\n")
