@@ -56,9 +56,9 @@ from unifiedserve.profiling.subject import Subject
 
 FOLDER = Path(__file__).parent / "plan_workloads"
 CACHE = checkpoint.DEFAULT_FOLDER.parent / "plan-proof"
-FRAMES, SIDE = 16, 448
+FRAMES = 16
 NO_CACHES = ("--no-prefix-cache", "--visual-cache-mib", "0")
-STEP, MOST_RUNS = 1.2, 5  # between two rates that are tried; rates tried with a server
+STEP, MOST_RUNS = 1.2, 4  # between two rates that are tried; rates tried with a server
 
 
 class Asked(NamedTuple):
@@ -70,9 +70,9 @@ class Asked(NamedTuple):
 
 
 WORKLOADS = {
-    "mixed": Asked(1.0, Slo(ttft=6.0, ttft_per_video_second=0.3, tbt=0.3), 48),
-    "image-bursts": Asked(1.5, Slo(ttft=15.0, tbt=1.2), 48),
-    "long-videos": Asked(1.0, Slo(ttft=6.0, ttft_per_video_second=0.15, tbt=0.3), 32),
+    "mixed": Asked(1.0, Slo(ttft=3.0, ttft_per_video_second=0.15, tbt=0.2), 96),
+    "image-bursts": Asked(1.5, Slo(ttft=8.0, tbt=0.6), 96),
+    "long-videos": Asked(1.0, Slo(ttft=4.0, ttft_per_video_second=0.1, tbt=0.2), 48),
 }
 DEFAULTS = {
     "defaults": Candidate(method="", label="defaults", placement="v+ep+d"),
@@ -163,7 +163,7 @@ class Proof:
         )
         limits = httpx.Limits(max_connections=None)
         async with httpx.AsyncClient(base_url=f"{url}/", timeout=httpx.Timeout(None), limits=limits) as http:
-            wishes = Wishes(video={"frames": FRAMES, "frame_pixels": SIDE * SIDE})
+            wishes = Wishes(video={"frames": FRAMES})
             manner = Manner(url=url, target=await find_target(http), wishes=wishes, delivery="file")
             with shown(self._console) as progress:
                 run = await measure(http, plan, manner, bar=Bar(progress, plan.arrivals, plan.turns))
