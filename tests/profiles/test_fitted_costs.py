@@ -10,6 +10,7 @@ from unifiedserve.profiling.interference import factors
 from unifiedserve.profiling.pulls import pull_costs
 from unifiedserve.profiling.samples import Samples, spread
 from unifiedserve.profiling.spans import Span, busy, overlap
+from unifiedserve.profiling.stage_costs import Shared, waste
 
 seconds = st.floats(1e-4, 10)
 
@@ -63,3 +64,13 @@ def test_reads_cost_by_their_pages() -> None:
     costs = pull_costs(spans, {"kv": 4096, "visual": 512}).costs
     assert costs == pytest.approx({"pull": 1e-3, "pull_kv_page": 1e-4, "pull_visual_page": 3e-4}, rel=1e-3)
     assert not pull_costs([], {"kv": 1, "visual": 1}).costs
+
+
+def test_what_the_encoder_loses_beside_decode_is_what_its_batches_take_longer() -> None:
+    """Of two cores it has one while decode runs: half of the speed, less half of the waste."""
+    for waste_there, rate in ((0.0, 0.5), (0.4, 0.4), (1.0, 0.25)):
+        noise = (0.05, -0.05)  # of single measurements
+        shared = [Shared(1 + 2 * rate + off, 1 + 2, 2) for off in noise]
+        assert waste(shared, 2) == pytest.approx(waste_there)
+    assert waste([Shared(2.0, 2.0, 0.0)], 2) == 0
+    assert waste([Shared(2.0, 3.0, 1.0)], 1) == 0

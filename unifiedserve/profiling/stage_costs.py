@@ -9,7 +9,9 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import accumulate
+from math import fsum
 from statistics import median
+from typing import NamedTuple
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.placement import Stage
@@ -77,7 +79,10 @@ async def _prefill(asker: Asker, sizes: Sequence[int], effort: Effort, step: Ste
 
 
 async def _decode(asker: Asker, longest: int, effort: Effort, step: Step) -> Found:
-    """Measure the time from step to step of some sequences, as many as there happen to be, of several contexts."""
+    """Measure the time from step to step of some sequences, as many as there happen to be, of several contexts.
+
+    Steps beside a prompt of one of them do not count: these share the machine with it.
+    """
     steps = Samples()
     for batch, context in effort.batches:
         if context + effort.answer > longest:
@@ -85,9 +90,12 @@ async def _decode(asker: Asker, longest: int, effort: Effort, step: Step) -> Fou
         step(f"decoding {batch} sequences of {context} tokens")
         for _ in range(effort.repeats):
             asked = await asyncio.gather(*(asker.ask(Work(context, effort.answer)) for _ in range(batch)))
-            prompt = asked[-1].prompt_tokens
-            for span, seconds in intervals(named(await asker.spans(asked[-1]), Stage.DECODE)):
-                steps.add([1, span.requests, span.requests * (prompt + effort.answer // 2)], seconds)
+            traces = [await asker.spans(each) for each in asked]
+            alone = max(named(trace, Stage.PREFILL)[-1].end for trace in traces)
+            held = asked[-1].prompt_tokens + effort.answer // 2
+            for span, seconds in intervals(named(traces[-1], Stage.DECODE)):
+                if span.start > alone:
+                    steps.add([1, span.requests, span.requests * held], seconds)
     first, sequence, context_token = steps.fit()
     costs = {"decode_pass": first, "sequence": sequence, "context_token": context_token}
     return Found({**costs, "lone_step": await lone_step(asker)}, {"decode": steps.spread})
@@ -117,7 +125,7 @@ async def _video(
     asker: Asker, video: Work, video_seconds: float, costs: Mapping[str, float], effort: Effort, step: Step
 ) -> Found:
     """Measure a lone video, then one beside a stream: decode takes half of the cores from the encoder, which waits."""
-    around, analyses, cores, steps, wastes = [], [], [], [], []
+    around, analyses, cores, steps, shares = [], [], [], [], []
     for number in range(effort.repeats):
         step(f"a video alone and beside a stream, {number + 1} of {effort.repeats}")
         asked = await asker.ask(video)
@@ -128,14 +136,14 @@ async def _video(
         cores.append(sum(unit.seconds for unit in units) / video_seconds)
         beside, decoding = await _beside_a_stream(asker, video)
         steps += [span.seconds for span in decoding if span.end < beside[-1].end]
-        wastes.append(_waste(named(spans, Stage.ENCODE), beside, decoding))
+        shares.append(Shared.of(named(spans, Stage.ENCODE), beside, decoding))
     lone = costs["decode_pass"] + costs["sequence"] + 500 * costs["context_token"]
     found = {
         "medium": max(0.0, median(around) - costs["intake"] - 2 * costs["message"]),
         "analysis": max(0.0, median(analyses)),
         "video_second": median(cores),
         "half": max(1.0, median(steps) / lone) if steps else 1.0,
-        "waste": median(wastes),
+        "waste": waste(shares, len(os.sched_getaffinity(0))),
     }
     return Found(found, {"video": spread(cores), "half": spread(steps)})
 
@@ -164,15 +172,27 @@ async def streaming(asker: Asker) -> AsyncIterator[None]:
         await asyncio.gather(stream, return_exceptions=True)
 
 
-def _waste(alone: Sequence[Span], beside: Sequence[Span], decoding: Sequence[Span]) -> float:
+class Shared(NamedTuple):
+    """The seconds of the same batches of the encoder, `alone` and `beside` decode; `both` are those of both at once."""
+
+    alone: float
+    beside: float
+    both: float
+
+    @classmethod
+    def of(cls, alone: Sequence[Span], beside: Sequence[Span], decoding: Sequence[Span]) -> "Shared":
+        """Look at the spans of the encoder, and of what decoded beside it."""
+        both = sum(max(0.0, min(a.end, b.end) - max(a.start, b.start)) for a in beside for b in decoding)
+        return cls(sum(span.seconds for span in alone), sum(span.seconds for span in beside), both)
+
+
+def waste(measured: Sequence[Shared], cores: int) -> float:
     """Return what the encoder loses, beyond the cores that decode takes, of what it gets in proportion to the rest.
 
-    While decode runs it gets the `share` of the cores, and the same batches are done as alone.
+    While decode runs it gets the `share` of the cores. The sums count, because each single difference is small.
     """
-    cores = len(os.sched_getaffinity(0))
     share = 1 - (cores // 2 or 1) / cores
-    shared = sum(max(0.0, min(a.end, b.end) - max(a.start, b.start)) for a in beside for b in decoding)
-    if not shared or not share:
+    alone, beside, both = (fsum(parts) for parts in zip(*measured, strict=True))
+    if not both or not share:
         return 0.0
-    done = sum(a.seconds for a in alone) - (sum(b.seconds for b in beside) - shared)
-    return min(1.0, max(0.0, 1 - done / (shared * share)) / (1 - share))
+    return min(1.0, max(0.0, 1 - (alone - (beside - both)) / (both * share)) / (1 - share))
