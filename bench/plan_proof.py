@@ -1,9 +1,10 @@
 """What `unifiedserve plan` predicts beside what is measured: the best placement, its runners-up and the defaults.
 
-Three workloads (mixed, bursts of images, long videos) are planned from a profile that is measured first. Then a server
-with each of the placements gets the very requests that were simulated, at the rate that was predicted for it, and at
-rates above or below until some hold and some do not. Everything is saved as soon as it is there: the same command goes
-on where it was stopped. Caches are off, as they are not simulated.
+Three workloads (mixed, bursts of images, long videos) are planned, each from a profile that is measured just before,
+because machines that others share change their speed. Then a server with each of the placements gets the very requests
+that were simulated, at the rate that was predicted for it, and at rates above or below until some hold and some do not.
+Everything is saved as soon as it is there: the same command goes on where it was stopped. Caches are off, as they are
+not simulated.
 
     python bench/plan_proof.py CHECKPOINT --part 0.5
 """
@@ -58,7 +59,8 @@ FOLDER = Path(__file__).parent / "plan_workloads"
 CACHE = checkpoint.DEFAULT_FOLDER.parent / "plan-proof"
 FRAMES = 16
 NO_CACHES = ("--no-prefix-cache", "--visual-cache-mib", "0")
-STEP, MOST_RUNS = 1.2, 4  # between two rates that are tried; rates tried with a server
+EFFORT = FULL._replace(pair_seconds=0.5)  # cores share themselves out as the simulator knows
+STEP, MOST_RUNS = 1.2, 3  # between two rates that are tried; rates tried with a server
 
 
 class Asked(NamedTuple):
@@ -108,19 +110,29 @@ class Results(msgspec.Struct):
 
     command: str
     machine: dict[str, str]
-    profile: HardwareProfile
     part: float  # of the requests
+    profiles: dict[str, HardwareProfile] = {}
     servers: dict[str, list[Server]] = {}
 
 
 class Proof:
     """What there is so far, and how to go on."""
 
-    def __init__(self, model: Path, results: Results, save: Callable[[], None], console: Console) -> None:
-        self._model, self._results, self._save, self._console = model, results, save, console
+    def __init__(
+        self,
+        model: Path,
+        results: Results,
+        profile: HardwareProfile | None,
+        save: Callable[[], None],
+        console: Console,
+    ) -> None:
+        self._model, self._results, self._profile, self._save, self._console = model, results, profile, save, console
 
     def run(self, name: str, seconds: float) -> None:
         """Plan a workload, and measure what was planned, as far as that is not done."""
+        if name not in self._results.profiles:
+            self._results.profiles[name] = self._profile or profile_of(self._model, self._console)
+            self._save()
         case = self._case(name)
         servers = self._results.servers.setdefault(name, [])
         if not servers:
@@ -141,7 +153,7 @@ class Proof:
     def _case(self, name: str) -> Case:
         asked = WORKLOADS[name]
         workload = read_workload(str(FOLDER / f"{name}.toml"), self._count(name), 0, asked.cv)
-        return Case(self._results.profile, workload, asked.slo, FRAMES)
+        return Case(self._results.profiles[name], workload, asked.slo, FRAMES)
 
     def _measured(self, name: str, case: Case, choice: Choice, rate: float) -> Run:
         options = " ".join(flags(choice.options)).split()
@@ -259,7 +271,7 @@ def profile_of(model: Path, console: Console) -> HardwareProfile:
         next(CACHE / each.name for each in drawn.media if each.name.endswith(end)) for end in ("jpg", "mp4")
     )
     config = EngineConfig.of(model=str(model))
-    what = Measurement(config, Subject.of(config), Media.of(image, video), FULL)
+    what = Measurement(config, Subject.of(config), Media.of(image, video), EFFORT)
     return measured(what, lambda step: console.print(f"profile: {step}", style="dim"))
 
 
@@ -279,14 +291,13 @@ def main(
     if out.exists() and not again:
         results = msgspec.json.decode(out.read_bytes(), type=Results)
     else:
-        found = read_profile(profile) if profile else profile_of(model, console)
-        results = Results(" ".join(["python", *sys.argv]), describe_machine(), found, part)
+        results = Results(" ".join(["python", *sys.argv]), describe_machine(), part)
 
     def save() -> None:
         out.write_bytes(msgspec.json.format(msgspec.json.encode(results)) + b"\n")
 
     save()
-    proof = Proof(model, results, save, console)
+    proof = Proof(model, results, read_profile(profile) if profile else None, save, console)
     try:
         for name in only or list(WORKLOADS):
             proof.run(name, seconds)
