@@ -112,6 +112,7 @@ def test_a_matrix_may_begin_anywhere_in_memory(start: int) -> None:
     groups=st.integers(1, 12),
     group=st.sampled_from([32, 64, 128]),
     bits=st.sampled_from([4, 8]),
+    whole=st.booleans(),
     dtype=st.sampled_from(DTYPES),
     seed=st.integers(0, 2**32),
 )
@@ -122,6 +123,7 @@ def test_codes(
     groups: int,
     group: int,
     bits: int,
+    whole: bool,
     dtype: torch.dtype,
     seed: int,
 ) -> None:
@@ -130,7 +132,8 @@ def test_codes(
     x = torch.randint(-127, 128, (rows, groups, group), generator=random)
     x[:, :, 0] = 127
     codes = torch.randint(0, 2**bits, (outputs, groups * group), dtype=torch.uint8, generator=random)
-    zeros = torch.randint(0, 2**bits, (outputs, groups), dtype=torch.uint8, generator=random)
+    zeros = torch.rand(outputs, groups, generator=random).mul(2 ** (bits + 1)).sub(2**bits // 2).half()
+    zeros = zeros.round() if whole else zeros
     scales = torch.rand(outputs, groups, generator=random).half()
     bias = torch.randn(outputs, generator=random).to(dtype)
     grouped = codes.view(outputs, groups, group).double()
@@ -147,7 +150,7 @@ def test_codes(
 
 def test_codes_of_rows_without_a_value(instruction_set: str) -> None:
     codes, table = torch.full((16, 32), 7, dtype=torch.uint8), torch.ones(16, 1)
-    weight = _core.Weight(to_panels(codes), 16, 32, None, by_panel(table.half()), by_panel(table.byte()))
+    weight = _core.Weight(to_panels(codes), 16, 32, None, by_panel(table.half()), by_panel(table.half()))
     y = torch.full((1, 16), torch.nan)
     _core.linear(POOL, torch.zeros(1, 32), weight, y)
     assert torch.equal(y, torch.zeros(1, 16))

@@ -35,7 +35,7 @@ def code_weight(**changes: Any) -> _core.Weight:
         "outputs": 5,
         "inputs": 64,
         "scales": torch.ones(1, 2, 16, dtype=torch.float16),
-        "zeros": torch.zeros(1, 2, 16, dtype=torch.uint8),
+        "zeros": torch.zeros(1, 2, 16, dtype=torch.float16),
     }
     return _core.Weight(**arguments | changes)
 
@@ -150,7 +150,7 @@ def test_what_fits_is_taken(call: Callable[[], object]) -> None:
 
 
 HALF = torch.bfloat16
-SIXTEENS = {"scales": torch.ones(1, 4, 16, dtype=torch.float16), "zeros": torch.zeros(1, 4, 16, dtype=torch.uint8)}
+SIXTEENS = {"scales": torch.ones(1, 4, 16, dtype=torch.float16), "zeros": torch.zeros(1, 4, 16, dtype=torch.float16)}
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_types(call: Callable[..., object], change: dict[str, Any], message: str
         (linear, {"y": torch.zeros(2, 5)}, r"y: expected shape \[rows=3, outputs=5\], got \[2, 5\]"),
         (decoder, {"down": weight(HIDDEN, 7)}, r"layers\[1\].down: expected shape .*=24\], got \[16, 7\]"),
         (code_weight, {"inputs": 48}, r"panels: expected shape \[panels=1, lanes=12, .*\], got \[1, 16, 16, 4\]"),
-        (code_weight, {"zeros": torch.zeros(1, 1, 16, dtype=torch.uint8)}, r"zeros: expected shape .*groups=2"),
+        (code_weight, {"zeros": torch.zeros(1, 1, 16, dtype=torch.float16)}, r"zeros: expected shape .*groups=2"),
         (code_weight, {"zeros": None}, "codes need scales and zeros"),
         (code_weight, SIXTEENS, "scales: expected groups of 32, 64 or 128 inputs, got 4 for 64 inputs"),
         (code_weight, {"panels": torch.zeros(2, 16, 16, 4, dtype=torch.uint8)}, "panels=1"),

@@ -48,9 +48,10 @@ def check_value(shape: list[int], scheme: Any, value: Tensor | QuantizedMatrix) 
     groups = torch.Size([shape[0], shape[1] // scheme.group])
     assert (value.codes.dtype, list(value.codes.shape)) == (torch.uint8, shape)
     assert (value.scales.dtype, value.scales.shape) == (torch.float32, groups)
-    assert (value.zeros.dtype, value.zeros.shape) == (torch.uint8, groups)
+    assert (value.zeros.dtype, value.zeros.shape) == (torch.float32, groups)
     assert all(tensor.is_contiguous() for tensor in value[:3])
-    assert max(int(value.codes.max()), int(value.zeros.max())) < 2**scheme.bits
+    assert int(value.codes.max()) < 2**scheme.bits
+    assert bool(value.zeros.isfinite().all())
 
 
 def words(codes: np.ndarray, bits: int, order: tuple[int, ...] | None = None) -> np.ndarray:

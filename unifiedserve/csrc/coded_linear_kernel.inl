@@ -1,4 +1,5 @@
-// Matrix products of codes: sums of a group's products are exact integers, and meet the scales once a group.
+// Matrix products of codes: sums of a group's products are exact integers, and meet zeros and scales once a group.
+// They are below 2**24, so that floats hold them, and whole zeros leave them exact.
 namespace unified {
 namespace {
 
@@ -39,9 +40,9 @@ Int part_of(Int lane, int number) {
 struct CodedPart {
   const CodedRows& x;
   std::int64_t rows;
-  const Float16* scales;      // of the first group and output
-  const std::uint8_t* zeros;  // likewise
-  TileTarget<float> target;   // of the first row
+  const Float16* scales;     // of the first group and output
+  const Float16* zeros;      // likewise
+  TileTarget<float> target;  // of the first row
   const TilePart& part;
   std::int64_t groups;       // of a row
   std::int64_t group_lanes;  // of weights
@@ -52,13 +53,13 @@ struct GroupCodes {
   const float* weights;  // of the first panel
   std::int64_t panel_stride;
   std::int64_t lanes;
-  const std::uint8_t* zeros;
+  const Float16* zeros;
   const Float16* scales;
   std::int64_t table_stride;  // from a panel's zeros and scales to the next one's
   const std::int32_t* x;      // lanes of the first row
   std::int64_t x_stride;
   const float* x_scales;
-  const std::int32_t* x_sums;
+  const float* x_sums;
   std::int64_t x_table_stride;
 };
 
@@ -93,14 +94,14 @@ __attribute__((always_inline)) inline void add_group(const GroupCodes& at, std::
 #pragma GCC unroll 8
   for (int v = 0; v < kVectors; ++v) {
     const std::int64_t from = v / kPanelVectors * at.table_stride + v % kPanelVectors * kWidth;
-    const Int zeros = load_codes(at.zeros + from);
+    const Float zeros = load(at.zeros + from);
     const Float scales = load(at.scales + from);
     __builtin_prefetch(at.zeros + from + next_panels);
     __builtin_prefetch(at.scales + from + next_panels);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const Int total = products[r][v] - zeros * at.x_sums[r * at.x_table_stride];
-      sums[r][v] += __builtin_convertvector(total, Float) * (scales * at.x_scales[r * at.x_table_stride]);
+      const Float total = __builtin_convertvector(products[r][v], Float) - zeros * at.x_sums[r * at.x_table_stride];
+      sums[r][v] += total * (scales * at.x_scales[r * at.x_table_stride]);
     }
   }
 }
@@ -198,7 +199,7 @@ void encode(const T* x, const CodedRows& out, std::int64_t row) {
     const std::int64_t first = group * out.group;
     const Rounded rounded = round_to_codes(x + first, out.group, codes + first);
     out.scales[row * groups + group] = rounded.scale;
-    out.sums[row * groups + group] = rounded.sum;
+    out.sums[row * groups + group] = static_cast<float>(rounded.sum);
   }
 }
 

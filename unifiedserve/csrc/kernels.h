@@ -34,19 +34,19 @@ struct LinearTile {
 struct CodedRows {
   std::int8_t* codes;  // [rows, inputs]
   float* scales;       // [rows, inputs / group]
-  std::int32_t* sums;  // of a group's codes, [rows, inputs / group]
+  float* sums;         // of a group's codes, [rows, inputs / group]
   std::int64_t inputs;
   std::int64_t group;  // 32, 64 or 128
 };
 
-// The same with codes of the weights: a weight is (code - zero) * scale.
+// The same with codes of the weights: a weight is (code - zero) * scale. A zero need not be whole.
 template <class T>
 struct CodedTile {
   CodedRows x;
   std::int64_t rows;
   const std::uint8_t* panels;
-  const Float16* scales;      // [panels, inputs / group, kPanelOutputs]
-  const std::uint8_t* zeros;  // likewise
+  const Float16* scales;  // [panels, inputs / group, kPanelOutputs]
+  const Float16* zeros;   // likewise
   const T* bias;
   std::int64_t outputs;
   float* y;

@@ -14,8 +14,8 @@ namespace unified {
 struct WeightCodes {
   int bits = 0;  // 0: the weights are no codes
   std::int64_t group = 0;
-  const Float16* scales = nullptr;      // [panels, inputs / group, kPanelOutputs]
-  const std::uint8_t* zeros = nullptr;  // likewise
+  const Float16* scales = nullptr;  // [panels, inputs / group, kPanelOutputs]
+  const Float16* zeros = nullptr;   // likewise, any numbers
 };
 
 // A weight matrix [outputs, inputs] in panels (see kernels.h), of T or codes, and its bias [outputs] or null.
@@ -105,7 +105,7 @@ void linear_by_codes(ThreadPool& pool, const T* x, std::int64_t rows, const Weig
                      bool accumulate) {
   thread_local std::vector<std::int8_t> codes;
   thread_local std::vector<float> scales;
-  thread_local std::vector<std::int32_t> sums;
+  thread_local std::vector<float> sums;
   const std::int64_t groups = weight.inputs / weight.codes.group;
   grow(codes, rows * weight.inputs);
   grow(scales, rows * groups);

@@ -59,7 +59,7 @@ def _code_headers(name: str, outputs: int, inputs: int, scheme: Scheme) -> list[
     return [
         Header(f"{name}.panels", torch.uint8, panels_shape(outputs, inputs * scheme.bits // 8, torch.uint8)),
         Header(f"{name}.scales", torch.float16, table, exact=True),
-        Header(f"{name}.zeros", torch.uint8, table),
+        Header(f"{name}.zeros", torch.float16, table, exact=True),
     ]
 
 
@@ -67,7 +67,7 @@ def _code_panels(name: str, matrix: QuantizedMatrix) -> Iterator[tuple[str, Tens
     codes = matrix.codes if matrix.scheme.bits == 8 else pack_halves(matrix.codes)
     yield f"{name}.panels", to_panels(codes)
     yield f"{name}.scales", by_panel(matrix.scales.half())
-    yield f"{name}.zeros", by_panel(matrix.zeros)
+    yield f"{name}.zeros", by_panel(matrix.zeros.half())
 
 
 class StoredMatrix(NamedTuple):

@@ -1,13 +1,13 @@
 """Codes for a plain matrix.
 
-8 bits: a group's scale is its largest magnitude / 127, its zero 128. 4 bits: its zero is any code; of ranges from that
-of all its values to 80 % of it the best is taken, each with the scale that is best for its codes (least squares).
+8 bits: a group's scale is its largest magnitude / 127, its zero 128. 4 bits: its zero is any number; of ranges from
+that of all its values to 80 % of it the best is taken, each with the scale and zero that are best for its codes.
 """
 
 import torch
 from torch import Tensor
 
-from unifiedserve.quantization.matrix import QuantizedMatrix, middle
+from unifiedserve.quantization.matrix import QuantizedMatrix, middle, with_minima
 from unifiedserve.quantization.scheme import Scheme
 
 _RANGES = (1.0, 0.95, 0.9, 0.85, 0.8)
@@ -39,24 +39,28 @@ def _to_8_bits(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def _to_4_bits(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return codes, scales and zeros of values [N, groups, group].
 
-    Of steps (code minus zero) with their best scale the squared error is |values|² - (steps · values)² / |steps|².
+    Codes that deviate from their mean by c, and values by v, have the scale (c · v) / |c|² and the squared error
+    |v|² - (c · v)² / |c|² (least squares with an intercept).
     """
-    low, high = values.amin(-1).clamp_max_(0), values.amax(-1).clamp_min_(0)
-    full = (high - low).div_(15).clamp_min_(_TINY)
-    zeros = (-low / full).round_()
-    best, divisors, scales = torch.full_like(full, -1), full, full
+    low, high = values.aminmax(dim=-1)
+    centre, reach = (low + high) / 2, ((high - low) / 2).clamp_min_(8 * _TINY)
+    means = values.mean(-1)
+    deviations = values - means[..., None]
+    best, reaches, scales = torch.full_like(reach, -1), reach, torch.zeros_like(reach)
     for share in _RANGES:
-        steps = _steps(values, full * share, zeros)
-        products, squares = torch.linalg.vecdot(steps, values), torch.linalg.vecdot(steps, steps).clamp_min_(_TINY)
-        explained = products.square() / squares
+        codes = _codes(values, centre, reach * share)
+        codes -= codes.mean(-1, keepdim=True)
+        products, squares = torch.linalg.vecdot(codes, deviations), torch.linalg.vecdot(codes, codes)
+        explained = products.square() / squares.clamp_min(_TINY)
         better = explained > best
         best = torch.where(better, explained, best)
-        divisors = torch.where(better, full * share, divisors)
-        scales = torch.where(better & (products > 0), products / squares, scales)
-    codes = _steps(values, divisors, zeros).add_(zeros[..., None])
-    return codes.to(torch.uint8), scales, zeros.to(torch.uint8)
+        reaches = torch.where(better, reach * share, reaches)
+        scales = torch.where(better, products / squares.clamp_min(_TINY), scales)
+    codes = _codes(values, centre, reaches)
+    return with_minima(codes.to(torch.uint8), scales, means - codes.mean(-1) * scales)
 
 
-def _steps(values: Tensor, divisors: Tensor, zeros: Tensor) -> Tensor:
-    steps = (values / divisors[..., None]).round_()
-    return torch.clamp(steps, -zeros[..., None], 15 - zeros[..., None], out=steps)
+def _codes(values: Tensor, centre: Tensor, reach: Tensor) -> Tensor:
+    """Return the codes 0 to 15 of values [..., group] in a range of [...] around its centre."""
+    steps = (values - centre[..., None]) * (7.5 / reach)[..., None]
+    return steps.add_(7.5).round_().clamp_(0, 15)

@@ -54,14 +54,14 @@ def pack_halves(codes: Tensor) -> Tensor:
 def decode(codes: Tensor, scales: Tensor, zeros: Tensor, inputs: int) -> Tensor:
     """Return what the codes of outputs mean, (code - zero) * scale: float32 [n, inputs].
 
-    codes are uint8 [n, inputs], or [n, inputs / 2] as `pack_halves` makes them; scales float16 and zeros uint8 are
+    codes are uint8 [n, inputs], or [n, inputs / 2] as `pack_halves` makes them; scales and zeros are float16
     [n, groups].
     """
     if codes.shape[1] < inputs:
         halves = codes.view(len(codes), -1, 1, LANE_BYTES)
         codes = torch.cat([halves & 15, halves >> 4], dim=2).flatten(1)
     scheme = Scheme(8, inputs // scales.shape[1])  # each code has a byte here
-    return QuantizedMatrix(codes, scales.float(), zeros, scheme).dequantize()
+    return QuantizedMatrix(codes, scales.float(), zeros.float(), scheme).dequantize()
 
 
 def by_panel(table: Tensor) -> Tensor:
