@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from unifiedserve.user_cache import cache_folder
 from unifiedserve.worker.spec import WorkerSpec
 
 _log = logging.getLogger(__name__)
@@ -21,7 +22,7 @@ class KnownShares:
 
     def __init__(self, path: Path | None = None) -> None:
         """Use the file at `path`; None: the usual one."""
-        self._path = path or _cache() / "shares.json"
+        self._path = path or cache_folder() / "shares.json"
 
     def find(self, key: str) -> float | None:
         """Return the share that was tried out; None if none was."""
@@ -67,7 +68,3 @@ def key_of(spec: WorkerSpec, device: str) -> str:
     )
     parts = (device, spec.instance.stages, hashlib.sha256(checkpoint).hexdigest(), sizes, how)
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
-
-
-def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "unifiedserve"

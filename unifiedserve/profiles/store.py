@@ -9,6 +9,7 @@ from pathlib import Path
 from unifiedserve.errors import ConfigError
 from unifiedserve.profiles.files import read_profile, write_profile
 from unifiedserve.profiles.hardware_profile import HardwareProfile
+from unifiedserve.user_cache import cache_folder
 
 _log = logging.getLogger(__name__)
 _DIGITS = 16  # of a file's name
@@ -23,7 +24,7 @@ def keep_profile(profile: HardwareProfile, folder: Path | None = None) -> Path:
 
 def check_store(folder: Path | None = None) -> None:
     """Raise ConfigError if `keep_profile` could not write."""
-    place = folder or _cache()
+    place = folder or cache_folder() / "profiles"
     there = next(each for each in (place, *place.parents) if each.exists())
     if not (there.is_dir() and os.access(there, os.W_OK)):
         raise ConfigError(f"{place}: profiles cannot be kept here: make it writable, or give a file with --out")
@@ -56,8 +57,4 @@ def stored_profile(
 
 def _path(digest: str, hardware: str, folder: Path | None) -> Path:
     name = hashlib.sha256(f"{digest}\n{hardware}".encode()).hexdigest()[:_DIGITS]
-    return (folder or _cache()) / f"{name}.toml"
-
-
-def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "unifiedserve" / "profiles"
+    return (folder or cache_folder() / "profiles") / f"{name}.toml"
