@@ -12,12 +12,12 @@ from safetensors.torch import load_file, save_file
 from stored_weights import GPTQ, Drawn, named
 from torch import Tensor
 
+from unifiedserve.engine.weight_source import schemes
 from unifiedserve.memory.tensors import SafetensorsFiles
-from unifiedserve.models.matrices import language_matrices
 from unifiedserve.models.registry import load_config
 from unifiedserve.models.tiny import make_checkpoint
 from unifiedserve.quantization.matrix import QuantizedMatrix
-from unifiedserve.quantization.on_the_fly import DEFAULTS, OnTheFly
+from unifiedserve.quantization.on_the_fly import OnTheFly
 from unifiedserve.quantization.quantize import quantize
 from unifiedserve.quantization.scheme import Scheme
 
@@ -53,12 +53,12 @@ def write_packed_values(directory: Path) -> None:
 
 def write_int8_values(directory: Path) -> None:
     """Write what `--quantization int8` makes of the tiny checkpoint, in float32."""
-    _write_loaded_values(directory, DEFAULTS[8])
+    _write_loaded_values(directory, 8)
 
 
 def write_int4_values(directory: Path) -> None:
     """Write what `--quantization int4` makes of the tiny checkpoint, in float32."""
-    _write_loaded_values(directory, DEFAULTS[4])
+    _write_loaded_values(directory, 4)
 
 
 def _write(directory: Path, config: dict[str, Any], how: Quantize) -> None:
@@ -77,9 +77,9 @@ def _write_values(directory: Path, how: Quantize) -> None:
     _save(directory, {name: tensor.float() for name, tensor in stored.items()} | values)
 
 
-def _write_loaded_values(directory: Path, scheme: Scheme) -> None:
+def _write_loaded_values(directory: Path, bits: int) -> None:
     make_checkpoint(directory)
-    source = OnTheFly(SafetensorsFiles(directory), scheme, language_matrices(load_config(directory)))
+    source = OnTheFly(SafetensorsFiles(directory), schemes(bits, load_config(directory)))
     read = dict(source.read())
     _save(
         directory,
@@ -99,7 +99,8 @@ def _matrices(stored: dict[str, Tensor]) -> dict[str, Tensor]:
 def _gptq(weight: Tensor) -> tuple[dict[str, Tensor], Tensor]:
     matrix = quantize(weight, Scheme(4, 32))
     drawn = Drawn(*weight.shape, group=32)
-    drawn.codes, drawn.zeros = (tensor.numpy().astype(np.int64) for tensor in (matrix.codes, matrix.zeros))
+    zeros = matrix.zeros.round().clamp(0, 15)  # GPTQ knows no others
+    drawn.codes, drawn.zeros = (tensor.numpy().astype(np.int64) for tensor in (matrix.codes, zeros))
     drawn.scales = matrix.scales.numpy().astype(np.float16)
     return drawn.gptq() | {"bias": torch.zeros(len(weight), dtype=torch.float16)}, drawn.values().float()
 

@@ -128,7 +128,7 @@ def test_which_tensors_are_quantised(tmp_path: Path) -> None:
     }
     save_file(tensors, tmp_path / "model.safetensors")
     files = SafetensorsFiles(tmp_path)
-    source = OnTheFly(files, DEFAULTS[8], lambda name: not name.startswith("embed"))
+    source = OnTheFly(files, lambda name: None if name.startswith("embed") else DEFAULTS[8])
     schemes = {"a.weight": Scheme(8, 128), "b.weight": Scheme(8, 64), "c.weight": Scheme(8, 32)}
     headers = source.headers()
     assert headers == [header._replace(scheme=schemes.get(header.name)) for header in files.headers()]
@@ -145,5 +145,5 @@ def test_which_tensors_are_quantised(tmp_path: Path) -> None:
 
 def test_groups_are_never_larger_than_asked_for(tmp_path: Path) -> None:
     save_file({"a.weight": draw(4, 256)}, tmp_path / "model.safetensors")
-    (header,) = OnTheFly(SafetensorsFiles(tmp_path), DEFAULTS[4], lambda name: True).headers()
+    (header,) = OnTheFly(SafetensorsFiles(tmp_path), lambda name: DEFAULTS[4]).headers()
     assert header.scheme == Scheme(4, 32)

@@ -16,9 +16,9 @@ from unifiedserve.memory.tensors import SafetensorsFiles, Tensors, Weights
 from unifiedserve.memory.weights import Wanted, all_tensors, weights_bytes
 from unifiedserve.models.dummy import DummyTensors
 from unifiedserve.models.loading import networks_of_checkpoint
-from unifiedserve.models.matrices import known_matrices, language_matrices
+from unifiedserve.models.matrices import head_matrix, known_matrices, language_matrices
 from unifiedserve.placement import Network
-from unifiedserve.quantization.on_the_fly import DEFAULTS, OnTheFly
+from unifiedserve.quantization.on_the_fly import DEFAULTS, OnTheFly, SchemeOf
 from unifiedserve.quantization.read import QuantizedTensors, quantization_config, require_plain
 
 _BITS = {"int8": 8, "int4": 4}
@@ -33,16 +33,24 @@ def weight_source(config: EngineConfig, model_dir: Path, model_config: Any, devi
     torch_dtype: torch.dtype = getattr(torch, dtype)
     in_panels = known_matrices(model_config) if device.panels(dtype) else _no_matrices
     raw = read_json(model_dir / "config.json")
-    dummy = config.checkpoint.load_format == "dummy"
-    tensors: Tensors = DummyTensors(model_config, torch_dtype) if dummy else SafetensorsFiles(model_dir)
-    if config.checkpoint.quantization == "none":
-        return PanelTensors(_as_stored(tensors, None if dummy else quantization_config(raw)), torch_dtype, in_panels)
-    option = f"--quantization {config.checkpoint.quantization}"
-    require_plain(raw, option)
-    if not device.panels(dtype):
-        raise ConfigError(f"{option} computes with the CPU's kernels for now: leave it out, or give --device cpu")
-    scheme = DEFAULTS[_BITS[config.checkpoint.quantization]]
-    return PanelTensors(OnTheFly(tensors, scheme, language_matrices(model_config)), torch_dtype, in_panels)
+    if config.checkpoint.quantization != "none":
+        option = f"--quantization {config.checkpoint.quantization}"
+        require_plain(raw, option)
+        if not device.panels(dtype):
+            raise ConfigError(f"{option} computes with the CPU's kernels for now: leave it out, or give --device cpu")
+    if config.checkpoint.load_format == "dummy":
+        tensors: Weights = DummyTensors(model_config, torch_dtype)
+    else:
+        tensors = _as_stored(model_dir, quantization_config(raw))
+    if config.checkpoint.quantization != "none":
+        tensors = OnTheFly(tensors, schemes(_BITS[config.checkpoint.quantization], model_config))
+    return PanelTensors(tensors, torch_dtype, in_panels)
+
+
+def schemes(bits: int, model_config: Any) -> SchemeOf:
+    """Return what a matrix is quantised to, by its name: the language model's to `bits`, its head to no less than 8."""
+    wanted, head = language_matrices(model_config), head_matrix(model_config)
+    return lambda name: DEFAULTS[8 if head(name) else bits] if wanted(name) else None
 
 
 def wanted_by(networks: Collection[Network], model_config: Any) -> Wanted:
@@ -64,8 +72,9 @@ def bytes_by_memory(layout: EngineLayout, tensors: Tensors, model_config: Any, d
     return {memory: sizes[each] for memory, each in networks.items()}
 
 
-def _as_stored(tensors: Tensors, quantized: Mapping[str, Any] | None) -> Weights:
-    return QuantizedTensors(tensors, quantized) if quantized else tensors
+def _as_stored(model_dir: Path, quantized: Mapping[str, Any] | None) -> Weights:
+    files = SafetensorsFiles(model_dir)
+    return QuantizedTensors(files, quantized) if quantized else files
 
 
 def _no_matrices(name: str) -> bool:

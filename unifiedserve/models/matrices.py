@@ -24,11 +24,14 @@ def language_matrices(config: Any) -> Callable[[str], bool]:
     Experts' are left out, as transformers takes all of a layer as one tensor; so are those with few outputs, on which
     much depends: what chooses the experts, and the decay of linear attention.
     """
-    tied = getattr(config, "tie_word_embeddings", False) or getattr(
-        config.get_text_config(), "tie_word_embeddings", False
-    )
-    wanted = [_LAYER, _HEAD, *([_EMBEDDING] if tied else [])]
+    wanted = [_LAYER, _HEAD, *([_EMBEDDING] if _tied(config) else [])]
     return lambda name: not _OTHERS.search(name) and any(pattern.search(name) for pattern in wanted)
+
+
+def head_matrix(config: Any) -> Callable[[str], bool]:
+    """Return what tells by a matrix's name in a checkpoint whether the language model's head multiplies with it."""
+    pattern = _EMBEDDING if _tied(config) else _HEAD
+    return lambda name: bool(pattern.search(name)) and not _OTHERS.search(name)
 
 
 def known_matrices(config: Any) -> Callable[[str], bool]:
@@ -38,6 +41,11 @@ def known_matrices(config: Any) -> Callable[[str], bool]:
     """
     language = language_matrices(config)
     return lambda name: language(name) or bool(_TOWER.search(name))
+
+
+def _tied(config: Any) -> bool:
+    """Return whether the head is the embeddings."""
+    return any(getattr(each, "tie_word_embeddings", False) for each in (config, config.get_text_config()))
 
 
 def put_matrix(model: Any, name: str, stored: StoredMatrix, wanted: Tensor) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from torch import Tensor
 
-from unifiedserve.memory.tensors import Header, Tensors
+from unifiedserve.memory.tensors import Header, Weights
 from unifiedserve.quantization.matrix import QuantizedMatrix
 from unifiedserve.quantization.quantize import quantize
 from unifiedserve.quantization.scheme import GROUPS, Scheme
@@ -13,29 +13,33 @@ from unifiedserve.quantization.scheme import GROUPS, Scheme
 DEFAULTS = {4: Scheme(4, 32), 8: Scheme(8, 128)}
 
 
+SchemeOf = Callable[[str], Scheme | None]
+
+
 class OnTheFly:
-    """Tensors of which the matrices that one `wants` by their names are quantised.
+    """Tensors of which some matrices are quantised: `scheme_of` tells how by their names, None for those that are not.
 
     Where the scheme's groups do not divide a matrix's inputs, its groups are smaller; it stays plain if none of 32 do.
+    What is quantised already stays as it is.
     """
 
-    def __init__(self, source: Tensors, scheme: Scheme, wants: Callable[[str], bool]) -> None:
+    def __init__(self, source: Weights, scheme_of: SchemeOf) -> None:
         self._source = source
-        self._scheme = scheme
-        self._wants = wants
+        self._scheme_of = scheme_of
 
     def headers(self) -> list[Header]:
-        return [header._replace(scheme=self._scheme_of(header)) for header in self._source.headers()]
+        return [header._replace(scheme=self._scheme(header)) for header in self._source.headers()]
 
     def read(self) -> Iterator[tuple[str, Tensor | QuantizedMatrix]]:
         schemes = {header.name: header.scheme for header in self.headers()}
         for name, tensor in self._source.read():
             scheme = schemes[name]
-            yield name, quantize(tensor, scheme) if scheme else tensor
+            yield name, quantize(tensor, scheme) if scheme and isinstance(tensor, Tensor) else tensor
 
-    def _scheme_of(self, header: Header) -> Scheme | None:
-        if len(header.shape) != 2 or not header.dtype.is_floating_point or not self._wants(header.name):
-            return None
-        groups = (group for group in GROUPS if group <= self._scheme.group and header.shape[1] % group == 0)
+    def _scheme(self, header: Header) -> Scheme | None:
+        wanted = self._scheme_of(header.name)
+        if header.scheme or wanted is None or len(header.shape) != 2 or not header.dtype.is_floating_point:
+            return header.scheme
+        groups = (group for group in GROUPS if group <= wanted.group and header.shape[1] % group == 0)
         group = next(groups, None) if header.shape[0] * header.shape[1] else None
-        return self._scheme._replace(group=group) if group else None
+        return wanted._replace(group=group) if group else None
