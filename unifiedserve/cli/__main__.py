@@ -8,6 +8,7 @@ _SERVE = frozenset(
     {
         "PIL",
         "cachetools",
+        "gguf",
         "greenlet",
         "httpx",
         "jinja2",

@@ -10,6 +10,7 @@ OLDEST_TORCH = (2, 11)
 OLDEST_TRANSFORMERS = (5, 17)
 SERVING = (
     "cachetools",
+    "gguf",
     "greenlet",
     "httpx",
     "jinja2",

@@ -10,16 +10,26 @@ from unifiedserve.models.default import DEFAULT_CHECKPOINT
 from unifiedserve.models.hub import resolve_model
 from unifiedserve.models.registry import load_processor
 from unifiedserve.observe.start import begin_step
+from unifiedserve.user_cache import cache_folder
 
 
 def load_checkpoint(config: EngineConfig) -> tuple[Path, Processor]:
     """Return the checkpoint's directory and its prompt and media side. Raises ConfigError; may take seconds."""
     zygote, options = shared_zygote(), config.checkpoint  # it imports while this process loads
     begin_step(f"finding the checkpoint of {options.model}" if options.model else "reading the bundled model")
-    weights = options.load_format != "dummy"
-    model_dir = resolve_model(options.model, weights=weights) if options.model else DEFAULT_CHECKPOINT
+    model_dir = _model_dir(options.model, weights=options.load_format != "dummy")
     zygote.preload(model_dir)
     return model_dir, load_processor(model_dir, _chat_template(options.chat_template))
+
+
+def _model_dir(model: str, *, weights: bool) -> Path:
+    if not model:
+        return DEFAULT_CHECKPOINT
+    if not model.endswith(".gguf"):
+        return resolve_model(model, weights=weights)
+    from unifiedserve.models.gguf.folder import gguf_folder  # what reads such files is needed by nobody else
+
+    return gguf_folder(Path(model), cache_folder() / "gguf")
 
 
 def _chat_template(path: str) -> str | None:

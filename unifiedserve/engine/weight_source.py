@@ -9,7 +9,7 @@ import torch
 from unifiedserve.config import EngineConfig
 from unifiedserve.device import Device
 from unifiedserve.errors import ConfigError
-from unifiedserve.memory.checkpoint import read_json
+from unifiedserve.memory.checkpoint import GGUF_TABLE, read_json
 from unifiedserve.memory.panels import PanelTensors
 from unifiedserve.memory.shared import EngineLayout
 from unifiedserve.memory.tensors import SafetensorsFiles, Tensors, Weights
@@ -41,7 +41,7 @@ def weight_source(config: EngineConfig, model_dir: Path, model_config: Any, devi
     if config.checkpoint.load_format == "dummy":
         tensors: Weights = DummyTensors(model_config, torch_dtype)
     else:
-        tensors = _as_stored(model_dir, quantization_config(raw))
+        tensors = _as_stored(model_dir, model_config, quantization_config(raw))
     if config.checkpoint.quantization != "none":
         tensors = OnTheFly(tensors, schemes(_BITS[config.checkpoint.quantization], model_config))
     return PanelTensors(tensors, torch_dtype, in_panels)
@@ -72,7 +72,11 @@ def bytes_by_memory(layout: EngineLayout, tensors: Tensors, model_config: Any, d
     return {memory: sizes[each] for memory, each in networks.items()}
 
 
-def _as_stored(model_dir: Path, quantized: Mapping[str, Any] | None) -> Weights:
+def _as_stored(model_dir: Path, model_config: Any, quantized: Mapping[str, Any] | None) -> Weights:
+    if (model_dir / GGUF_TABLE).exists():
+        from unifiedserve.models.gguf.tensors import GGUFTensors  # what reads them is needed by nobody else
+
+        return GGUFTensors(model_dir, model_config)
     files = SafetensorsFiles(model_dir)
     return QuantizedTensors(files, quantized) if quantized else files
 

@@ -7,6 +7,7 @@ from typing import Any
 from unifiedserve.errors import ConfigError
 
 INDEX_FILE = "model.safetensors.index.json"
+GGUF_TABLE = "gguf.json"  # in the folder that stands for a GGUF file (models/gguf/)
 
 
 def read_json(path: Path, default: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -183,13 +183,13 @@ def _arranged(headers: list[Header]) -> list[Header]:
     first: dict[str, int] = {}
     keys = []
     for position, header in enumerate(headers):
-        group, rank = _group(header.name)
+        group, rank = neighbours(header.name)
         keys.append((first.setdefault(group, position), rank))
     return [header for _, header in sorted(zip(keys, headers, strict=True), key=lambda pair: pair[0])]
 
 
-def _group(name: str) -> tuple[str, int]:
-    """Return the group of a tensor (its own name if it has none) and its place there."""
+def neighbours(name: str) -> tuple[str, int]:
+    """Return the group of a tensor that lie back to back (its own name if it has none) and its place there."""
     if expert := EXPERT.fullmatch(name):
         experts, number, projection = expert.groups()
         return f"{experts}.{'down' if projection == 'down' else 'gate_up'}", 2 * int(number) + (projection == "up")

@@ -1,0 +1,41 @@
+"""Where the tensors of a GGUF file are, kept as JSON in the folder that stands for it.
+
+The package `gguf` takes seconds to read a file with a large vocabulary; a start reads this table instead.
+"""
+
+from pathlib import Path
+
+import msgspec
+
+from unifiedserve.errors import ConfigError
+from unifiedserve.memory.checkpoint import GGUF_TABLE
+
+
+class Place(msgspec.Struct, array_like=True, frozen=True):
+    """A tensor: its name and type as in the file, its shape with the rows first, and its bytes."""
+
+    name: str
+    kind: str
+    shape: list[int]
+    offset: int
+    size: int
+
+
+class Table(msgspec.Struct, frozen=True):
+    """A file's architecture and all its tensors, in its order."""
+
+    path: str
+    architecture: str
+    tensors: list[Place]
+
+
+def write_table(folder: Path, table: Table) -> None:
+    (folder / GGUF_TABLE).write_bytes(msgspec.json.encode(table))
+
+
+def read_table(folder: Path) -> Table:
+    """Read what `write_table` has written. Raises ConfigError if that is not there any more."""
+    try:
+        return msgspec.json.decode((folder / GGUF_TABLE).read_bytes(), type=Table)
+    except (OSError, msgspec.DecodeError) as error:
+        raise ConfigError(f"{folder / GGUF_TABLE}: {error}: remove {folder}, which is made again") from error
