@@ -100,7 +100,7 @@ app.command(cls=GroupedHelp)(placement)
 @app.command()
 def profile(
     model: Annotated[
-        str, typer.Option(help="The model: a directory or a hub id. Empty: the bundled model", show_default=False)
+        str, typer.Option(help="The model: folder, hub id or .gguf file. Empty: the bundled one", show_default=False)
     ] = "",
     device: Annotated[
         Literal["auto", "cpu", "cuda"], typer.Option(help="The device to measure, as for serve")
@@ -175,7 +175,7 @@ def ask(
     url: Annotated[str, typer.Option(help="The URL of a running server. Empty: start one for this question")] = "",
     model: Annotated[
         str,
-        typer.Option(help="The model of the server that is started: a directory or a hub id. Empty: the bundled model"),
+        typer.Option(help="The model of the server that is started: as of serve. Empty: the bundled one"),
     ] = "",
     frames: Annotated[
         int | None,
@@ -202,7 +202,7 @@ def ask(
 @app.command()
 def demo(
     model: Annotated[
-        str, typer.Argument(help="The model: a directory or a hub id. Empty: the bundled model", show_default=False)
+        str, typer.Argument(help="The model: folder, hub id or .gguf file. Empty: the bundled one", show_default=False)
     ] = "",
     video: Annotated[
         Path | None, typer.Option(help="A video file to ask about. Default: sample clips, one after another")

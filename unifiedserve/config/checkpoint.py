@@ -12,8 +12,8 @@ class CheckpointOptions(msgspec.Struct, frozen=True, kw_only=True):
     model: Annotated[
         str,
         Meta(
-            description="The model to serve: a directory of a checkpoint, its id on the Hugging Face hub, or a language "
-            "model's .gguf file. Empty: the bundled model, which knows drawn shapes only"
+            description="The model to serve: a directory of a checkpoint, its id on the Hugging Face hub, or the "
+            ".gguf file of a language model. Empty: the bundled model, which knows drawn shapes only"
         ),
     ] = ""
     served_model_name: Annotated[
