@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections.abc
 import typing
 
+import ipc_buffers._core
 import torch
 
 __all__: list[str] = [
@@ -104,11 +105,17 @@ class Decoder:
     """The layers of a llama-like decoder over a ragged batch of T tokens, W of them wanted.
 
     Weights, activations and cache have one element type, float32 or bfloat16, or the cache has codes; cosine and sine are
-    float32 [T, head_dim].
-    Raises ValueError if a batch does not fit the cache. One call at a time.
+    float32 [T, head_dim]. With `all_reduce` it is one of several ranks that take the same steps: the shape is that of its
+    own heads and inner columns, and what all ranks add up to goes on.
+    Raises ValueError if a batch does not fit the cache, and CollectiveError if a rank does not come. One call at a time.
     """
     def __init__(
-        self, pool: ThreadPool, shape: DecoderShape, layers: tuple[DecoderLayer, ...], final_norm: torch.Tensor
+        self,
+        pool: ThreadPool,
+        shape: DecoderShape,
+        layers: tuple[DecoderLayer, ...],
+        final_norm: torch.Tensor,
+        all_reduce: ipc_buffers._core.AllReduce | None = None,
     ) -> None: ...
     def step(
         self,

@@ -2,6 +2,7 @@
 
 #include "bindings.h"
 #include "collective.h"
+#include "native/all_reduce.h"
 #include "native/held_bytes.h"
 #include "native/interruptible_wait.h"
 #include "native/released_gil.h"
@@ -12,10 +13,13 @@ namespace ipc {
 namespace {
 
 // A rank's part in a collective: the mapping, and how far the rank has come.
-class CollectiveHandle {
+class CollectiveHandle : public native::AllReduce {
  public:
-  explicit CollectiveHandle(std::shared_ptr<Collective> collective)
-      : identity_(collective->identity()), collective_(std::move(collective)) {}
+  CollectiveHandle(std::shared_ptr<Collective> collective, double timeout)
+      : identity_(collective->identity()), collective_(std::move(collective)), timeout_(timeout) {}
+
+  bool leads() const override { return get().rank() == 0; }
+  void sum(std::span<float> values) override { get().all_reduce(values, native::deadline_after(timeout_)); }
 
   Collective& get() const {
     if (collective_ == nullptr) throw ArenaError("collective '" + identity_.name + "': this handle is closed");
@@ -27,6 +31,7 @@ class CollectiveHandle {
  private:
   ArenaIdentity identity_;
   std::shared_ptr<Collective> collective_;
+  double timeout_;
 };
 
 // The values of a writable buffer of whole ones.
@@ -67,6 +72,17 @@ void all_gather(const CollectiveHandle& self, const native::BytesLike& own, cons
   collective.all_gather(source.span(), target.span(), deadline);
 }
 
+void gather(const CollectiveHandle& self, std::size_t root, const native::BytesLike& own,
+            const std::optional<native::BytesLike>& all, double timeout) {
+  const native::HeldBytes source(own);
+  std::optional<native::WritableBytes> target;
+  if (all) target.emplace(*all);
+  auto& collective = self.get();
+  const auto deadline = native::deadline_after(timeout);
+  const native::ReleasedGil released;
+  collective.gather(root, source.span(), target ? target->span() : std::span<std::byte>(), deadline);
+}
+
 void broadcast(const CollectiveHandle& self, std::size_t root, const native::BytesLike& bytes, double timeout) {
   const native::WritableBytes target(bytes);
   auto& collective = self.get();
@@ -85,8 +101,11 @@ void barrier(const CollectiveHandle& self, double timeout) {
 }  // namespace
 
 void bind_collective(py::module_& module) {
-  py::class_<CollectiveHandle>(module, "Collective",
-                               R"(Operations that all ranks of a group do together, through shared memory.
+  py::class_<native::AllReduce>(module, "AllReduce",
+                                "What sums up values over processes for the code of another core.");
+  py::class_<CollectiveHandle, native::AllReduce>(
+      module, "Collective",
+      R"(Operations that all ranks of a group do together, through shared memory.
 
 Each process is one rank, from one thread at a time, and all do the same operations in the same order. Sums are taken in
 the order of the ranks in float32, so that each rank gets the same bits whatever the timing. Every operation raises
@@ -103,11 +122,14 @@ CollectiveError, which names a rank, if that rank does not come within `timeout`
 Each rank has two slots of `slot_bytes`, from 1 to 2**30; larger operands go in pieces. Raises as `Arena.create`.)")
       .def_static(
           "join",
-          [](const std::string& name, std::int64_t rank) {
-            return CollectiveHandle(std::make_shared<Collective>(Arena::attach(name, ArenaKind::collective), rank));
+          [](const std::string& name, std::int64_t rank, double timeout) {
+            auto collective = std::make_shared<Collective>(Arena::attach(name, ArenaKind::collective), rank);
+            return std::make_unique<CollectiveHandle>(std::move(collective), timeout);
           },
-          py::arg("name"), py::arg("rank"),
-          "Become a rank, which nobody has been before; raises ValueError otherwise, and as `Arena.attach`.")
+          py::arg("name"), py::arg("rank"), py::arg("timeout") = 60.0,
+          R"(Become a rank, which nobody has been before; raises ValueError otherwise, and as `Arena.attach`.
+
+As an `AllReduce` it waits `timeout` seconds for the others, and its rank 0 adds what is common to all.)")
       .def_property_readonly("name", &CollectiveHandle::name)
       .def_property_readonly("rank", [](const CollectiveHandle& self) { return self.get().rank(); })
       .def_property_readonly("ranks", [](const CollectiveHandle& self) { return self.get().ranks(); })
@@ -118,6 +140,8 @@ Sums of bfloat16 are rounded once, to the nearest.)")
       .def("all_gather", &all_gather, py::arg("own"), py::arg("all"), py::arg("timeout") = 60.0,
            "Fill a writable buffer with the bytes of all ranks, in their order; raises ValueError if its size is "
            "another.")
+      .def("gather", &gather, py::arg("root"), py::arg("own"), py::arg("all") = py::none(), py::arg("timeout") = 60.0,
+           "Fill the writable buffer `all` of the rank `root` as `all_gather` does; the other ranks give none.")
       .def("broadcast", &broadcast, py::arg("root"), py::arg("values"), py::arg("timeout") = 60.0,
            "Replace a writable buffer by that of the rank `root`.")
       .def("barrier", &barrier, py::arg("timeout") = 60.0, "Wait until all ranks have come.")

@@ -205,26 +205,53 @@ void Collective::reduce_large(std::span<Value> values, TimePoint deadline) {
 }
 
 void Collective::all_gather(std::span<const std::byte> own, std::span<std::byte> all, TimePoint deadline) {
-  if (all.size() != own.size() * ranks()) {
-    throw std::invalid_argument("all_gather of " + std::to_string(own.size()) + " bytes a rank needs room for " +
-                                std::to_string(own.size() * ranks()) + ", not " + std::to_string(all.size()));
-  }
+  check_room("all_gather", own.size(), all.size());
   for (std::size_t start = 0; start < own.size(); start += head_->slot_bytes) {
     const auto piece = own.subspan(start, std::min<std::size_t>(head_->slot_bytes, own.size() - start));
-    begin(deadline);
-    std::memcpy(slot(rank_), piece.data(), piece.size());
-    arrive();
-    began_ = steps_;
-    for (std::size_t offset = 0; offset < ranks(); ++offset) {
-      const auto rank = (rank_ + offset) % ranks();
-      wait_for(rank, steps_, deadline);
-      std::memcpy(all.data() + rank * own.size() + start, slot(rank), piece.size());
-    }
+    offer(piece, deadline);
+    collect(all, own.size(), start, piece.size(), deadline);
+  }
+}
+
+void Collective::gather(std::size_t root, std::span<const std::byte> own, std::span<std::byte> all,
+                        TimePoint deadline) {
+  check_root(root);
+  if (rank_ == root) check_room("gather", own.size(), all.size());
+  for (std::size_t start = 0; start < own.size(); start += head_->slot_bytes) {
+    const auto piece = own.subspan(start, std::min<std::size_t>(head_->slot_bytes, own.size() - start));
+    offer(piece, deadline);
+    if (rank_ == root) collect(all, own.size(), start, piece.size(), deadline);
+  }
+}
+
+void Collective::check_room(const char* operation, std::size_t own, std::size_t all) const {
+  if (all == own * ranks()) return;
+  throw std::invalid_argument(std::string(operation) + " of " + std::to_string(own) + " bytes a rank needs room for " +
+                              std::to_string(own * ranks()) + ", not " + std::to_string(all));
+}
+
+void Collective::check_root(std::size_t root) const {
+  if (root >= ranks()) throw std::invalid_argument("there is no rank " + std::to_string(root));
+}
+
+void Collective::offer(std::span<const std::byte> operand, TimePoint deadline) {
+  begin(deadline);
+  std::memcpy(slot(rank_), operand.data(), operand.size());
+  arrive();
+  began_ = steps_;
+}
+
+void Collective::collect(std::span<std::byte> all, std::size_t part, std::size_t start, std::size_t bytes,
+                         TimePoint deadline) {
+  for (std::size_t offset = 0; offset < ranks(); ++offset) {
+    const auto rank = (rank_ + offset) % ranks();
+    wait_for(rank, steps_, deadline);
+    std::memcpy(all.data() + rank * part + start, slot(rank), bytes);
   }
 }
 
 void Collective::broadcast(std::size_t root, std::span<std::byte> bytes, TimePoint deadline) {
-  if (root >= ranks()) throw std::invalid_argument("rank " + std::to_string(root) + " is none that broadcasts");
+  check_root(root);
   for (; !bytes.empty(); bytes = bytes.subspan(std::min<std::size_t>(head_->slot_bytes, bytes.size()))) {
     const auto piece = bytes.first(std::min<std::size_t>(head_->slot_bytes, bytes.size()));
     begin(deadline);

@@ -44,6 +44,8 @@ class Collective {
   void all_reduce(std::span<Bfloat16> values, TimePoint deadline);
   // `all` has room for as many bytes of each rank, in their order.
   void all_gather(std::span<const std::byte> own, std::span<std::byte> all, TimePoint deadline);
+  // The same on the rank `root` alone; the others need no room.
+  void gather(std::size_t root, std::span<const std::byte> own, std::span<std::byte> all, TimePoint deadline);
   void broadcast(std::size_t root, std::span<std::byte> bytes, TimePoint deadline);
   void barrier(TimePoint deadline);
 
@@ -57,6 +59,13 @@ class Collective {
   void reduce_small(std::span<Value> values, TimePoint deadline);
   template <typename Value>
   void reduce_large(std::span<Value> values, TimePoint deadline);
+
+  void check_room(const char* operation, std::size_t own, std::size_t all) const;
+  void check_root(std::size_t root) const;
+  // Puts the operand into this rank's slot.
+  void offer(std::span<const std::byte> operand, TimePoint deadline);
+  // Copies what each rank has put there to its place from `start` on, of parts of so many bytes.
+  void collect(std::span<std::byte> all, std::size_t part, std::size_t start, std::size_t bytes, TimePoint deadline);
 
   // Returns when this rank may write to its next slot.
   void begin(TimePoint deadline);

@@ -109,9 +109,10 @@ class Loop:
         page_size: int = 16,
         seed: int = 0,
         kv_dtype: torch.dtype | None = None,
+        layout: KVLayout | None = None,
     ) -> None:
         self.adapter = adapter
-        layout = KVLayout.of(adapter.config, page_size, kv_dtype or adapter.dtype)
+        layout = layout or KVLayout.of(adapter.config, page_size, kv_dtype or adapter.dtype)
         self.pool = PagePool.create(
             f"test-models-{uuid.uuid4().hex[:12]}", pages, layout.page_bytes, adapter.device.place
         )

@@ -60,8 +60,8 @@ std::vector<DecoderLayer<T>> layers_of(const std::vector<LayerTensors>& layers, 
 class BoundDecoder {
  public:
   BoundDecoder(ThreadPool& pool, const DecoderShape& shape, const std::vector<LayerTensors>& layers,
-               const TensorView& final_norm)
-      : shape_(shape), decoder_(decoder_of(pool, shape, layers, final_norm)) {}
+               const TensorView& final_norm, native::AllReduce* all_reduce)
+      : shape_(shape), decoder_(decoder_of(pool, shape, layers, final_norm, all_reduce)) {}
 
   void step(const TensorView& embeds, const TensorView& cosine, const TensorView& sine, const Batch& batch,
             const KvCache& cache, const TensorView& hidden) {
@@ -88,10 +88,11 @@ class BoundDecoder {
   using AnyDecoder = std::variant<Decoder<float>, Decoder<BFloat16>>;
 
   static AnyDecoder decoder_of(ThreadPool& pool, const DecoderShape& shape, const std::vector<LayerTensors>& layers,
-                               const TensorView& final_norm) {
+                               const TensorView& final_norm, native::AllReduce* all_reduce) {
     return with_element_type(final_norm.type(), "final_norm", [&]<class T>() -> AnyDecoder {
       Size hidden("hidden", shape.hidden);
-      return Decoder<T>(pool, shape, layers_of<T>(layers, shape), final_norm.as<const T>("final_norm", {hidden}));
+      return Decoder<T>(pool, shape, layers_of<T>(layers, shape), final_norm.as<const T>("final_norm", {hidden}),
+                        all_reduce);
     });
   }
 
@@ -102,8 +103,9 @@ class BoundDecoder {
 using Layers = py::typing::Tuple<LayerTensors, py::ellipsis>;
 
 std::unique_ptr<BoundDecoder> make_decoder(ThreadPool& pool, const DecoderShape& shape, const Layers& layers,
-                                           const TensorView& final_norm) {
-  return std::make_unique<BoundDecoder>(pool, shape, layers.cast<std::vector<LayerTensors>>(), final_norm);
+                                           const TensorView& final_norm, std::optional<native::AllReduce*> all_reduce) {
+  return std::make_unique<BoundDecoder>(pool, shape, layers.cast<std::vector<LayerTensors>>(), final_norm,
+                                        all_reduce.value_or(nullptr));
 }
 
 void bind_shapes(py::module_& module) {
@@ -132,10 +134,12 @@ void bind_decoder(py::module_& module) {
                            R"(The layers of a llama-like decoder over a ragged batch of T tokens, W of them wanted.
 
 Weights, activations and cache have one element type, float32 or bfloat16, or the cache has codes; cosine and sine are
-float32 [T, head_dim].
-Raises ValueError if a batch does not fit the cache. One call at a time.)")
+float32 [T, head_dim]. With `all_reduce` it is one of several ranks that take the same steps: the shape is that of its
+own heads and inner columns, and what all ranks add up to goes on.
+Raises ValueError if a batch does not fit the cache, and CollectiveError if a rank does not come. One call at a time.)")
       .def(py::init(&make_decoder), py::arg("pool"), py::arg("shape"), py::arg("layers"), py::arg("final_norm"),
-           py::keep_alive<1, 2>(), py::keep_alive<1, 4>(), py::keep_alive<1, 5>())
+           py::arg("all_reduce") = py::none(), py::keep_alive<1, 2>(), py::keep_alive<1, 4>(), py::keep_alive<1, 5>(),
+           py::keep_alive<1, 6>())
       .def("step", &BoundDecoder::step, py::arg("embeds"), py::arg("cosine"), py::arg("sine"), py::arg("batch"),
            py::arg("cache"), py::arg("hidden"), Release(),
            R"(Run all layers and the final norm, from embeds [T, width] to hidden [W, hidden].

@@ -44,6 +44,7 @@ void bind_threads(py::module_& module) {
 
 // NOLINTNEXTLINE: pybind11's macro
 PYBIND11_MODULE(_core, module) {
+  py::module_::import("ipc_buffers");  // whose AllReduce is an argument here
   module.doc() = R"(The kernels and the fused decoder, csrc/.
 
 Tensors are contiguous and on the CPU: TypeError for another element type, ValueError for another shape, other strides

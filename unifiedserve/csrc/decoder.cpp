@@ -26,13 +26,17 @@ void keep_wanted(const Batch& batch, std::int64_t width, Element* rows) {
 
 template <class T>
 Decoder<T>::Decoder(ThreadPool& pool, const DecoderShape& shape, std::vector<DecoderLayer<T>> layers,
-                    const T* final_norm)
+                    const T* final_norm, native::AllReduce* all_reduce)
     : pool_(pool),
       shape_(shape),
       layers_(std::move(layers)),
       final_norm_(final_norm),
+      all_reduce_(all_reduce),
       qkv_width_(shape.qkv_width()),
-      attention_(pool, shape.heads, shape.kv_heads, shape.head_dim, {.scale = shape.scale}) {}
+      attention_(pool, shape.heads, shape.kv_heads, shape.head_dim, {.scale = shape.scale}) {
+  if (adds()) return;
+  for (DecoderLayer<T>& layer : layers_) layer.output.bias = layer.down.bias = nullptr;  // the first rank adds them
+}
 
 template <class T>
 void Decoder<T>::step(const T* embeds, std::int64_t width, const float* cosine, const float* sine, const Batch& batch,
@@ -55,11 +59,11 @@ void Decoder<T>::step(const T* embeds, std::int64_t width, const float* cosine, 
       rows = batch.wanted_tokens();
       keep_wanted(batch, shape_.hidden, residual_.data());
     }
-    linear(pool_, attended_.data(), rows, layer.output, residual_.data(), true);
+    add(attended_.data(), rows, layer.output);
     norm(rows, layer.attention_norm, normed_.data());
     linear(pool_, normed_.data(), rows, layer.gate_up, gate_up_.data(), false);
     gate(rows);
-    linear(pool_, gated_.data(), rows, layer.down, residual_.data(), true);
+    add(gated_.data(), rows, layer.down);
     if (index < added) {
       widen_columns(embeds, width, (index + 1) * shape_.hidden, rows, qkv_.data());
       for (std::int64_t j = 0; j < rows * shape_.hidden; ++j) {
@@ -161,6 +165,14 @@ void Decoder<T>::gate(std::int64_t rows) {
     const float* const from = gate_up_.data() + row * 2 * n;
     kernels<T>().gate(from, from + n, n, gated_.data() + row * n);
   });
+}
+
+// Adds a product to the residual. Of several ranks the first one adds its part to it, and the others' sums come in.
+template <class T>
+void Decoder<T>::add(const T* x, std::int64_t rows, const Weight<T>& weight) {
+  linear(pool_, x, rows, weight, residual_.data(), adds());
+  if (all_reduce_ == nullptr) return;
+  all_reduce_->sum({residual_.data(), static_cast<std::size_t>(rows * shape_.hidden)});
 }
 
 template class Decoder<float>;

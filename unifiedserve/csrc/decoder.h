@@ -6,6 +6,7 @@
 #include "batch.h"
 #include "kv_cache.h"
 #include "linear.h"
+#include "native/all_reduce.h"
 #include "paged_attention.h"
 #include "thread_pool.h"
 
@@ -37,10 +38,14 @@ struct DecoderLayer {
 };
 
 // The layers of a llama-like decoder on a ragged batch. Sums over layers stay in float32. One call at a time.
+//
+// With `all_reduce` it is one of several ranks (tensor parallelism as in Megatron-LM, arXiv 1909.08053, section 3):
+// each has some of the heads and of the inner columns, and the outputs of attention and MLP are sums over all ranks.
 template <class T>
 class Decoder {
  public:
-  Decoder(ThreadPool& pool, const DecoderShape& shape, std::vector<DecoderLayer<T>> layers, const T* final_norm);
+  Decoder(ThreadPool& pool, const DecoderShape& shape, std::vector<DecoderLayer<T>> layers, const T* final_norm,
+          native::AllReduce* all_reduce = nullptr);
 
   // Hidden states after the final norm of the wanted tokens, [wanted, hidden], from embeddings [tokens, width]; cosine
   // and sine are [tokens, head_dim]. Columns beyond the first `hidden` are added after the first layers, as many after
@@ -55,6 +60,8 @@ class Decoder {
     const float* sine;
   };
 
+  // Whether sums are added to the residual: of several ranks only the first one adds it.
+  bool adds() const { return all_reduce_ == nullptr || all_reduce_->leads(); }
   bool is_last(std::int64_t index) const { return index + 1 == static_cast<std::int64_t>(layers_.size()); }
   void plan(const Batch& batch, const KvCache& cache);
   void widen_columns(const T* embeds, std::int64_t width, std::int64_t first, std::int64_t rows, float* out);
@@ -66,11 +73,13 @@ class Decoder {
   void rotate_heads(float* from, std::int64_t count, const T* norm, const Rotation& rotation, Out* out) const;
   void attend(std::int64_t index, const Batch& batch, const KvCache& cache);
   void gate(std::int64_t rows);
+  void add(const T* x, std::int64_t rows, const Weight<T>& weight);
 
   ThreadPool& pool_;
   DecoderShape shape_;
   std::vector<DecoderLayer<T>> layers_;
   const T* final_norm_;
+  native::AllReduce* all_reduce_;  // null: this rank is the only one
   std::int64_t qkv_width_;
   PagedAttention<T> attention_;
 

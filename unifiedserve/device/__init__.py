@@ -17,6 +17,7 @@ from unifiedserve.device.base import (
     Room,
     Rows,
     SideQueue,
+    StepRunner,
 )
 from unifiedserve.device.cpu import CPU
 from unifiedserve.device.panels import (
@@ -50,6 +51,7 @@ __all__ = [
     "Room",
     "Rows",
     "SideQueue",
+    "StepRunner",
     "back_to_back",
     "by_panel",
     "files_of",

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from ipc_buffers import Memory
+from ipc_buffers import AllReduce, Memory
 from unifiedserve.attention import PLAIN, AttentionRules, PagedKV, RaggedBatch
 from unifiedserve.config import DeviceName
 from unifiedserve.placement import Instance
@@ -227,8 +227,11 @@ class Kernels(Protocol):
     def attention(self, batch: RaggedBatch, kv: PagedKV) -> AttentionStep:
         """Plan a step's attention."""
 
-    def runner(self, language_model: Any, dtype: torch.dtype) -> StepRunner | None:
-        """Return what runs the layers of a text model of transformers; None if its own modules are to run them."""
+    def runner(self, language_model: Any, dtype: torch.dtype, all_reduce: AllReduce | None = None) -> StepRunner | None:
+        """Return what runs the layers of a text model of transformers; None if its own modules are to run them.
+
+        With `all_reduce` the model is one rank's part, and None means that the device cannot run it so.
+        """
 
     def head(self, module: Any) -> Callable[[Tensor], Tensor]:
         """Return what makes float32 logits [k, vocab], valid until the next call, of hidden states [k, hidden]."""

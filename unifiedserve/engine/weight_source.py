@@ -10,6 +10,7 @@ from unifiedserve.config import EngineConfig
 from unifiedserve.device import Device
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.checkpoint import GGUF_TABLE, read_json
+from unifiedserve.memory.cut_tensors import CutTensors
 from unifiedserve.memory.panels import PanelTensors
 from unifiedserve.memory.shared import EngineLayout
 from unifiedserve.memory.tensors import SafetensorsFiles, Tensors, Weights
@@ -20,21 +21,30 @@ from unifiedserve.models.matrices import head_matrix, known_matrices, language_m
 from unifiedserve.placement import Network
 from unifiedserve.quantization.on_the_fly import DEFAULTS, OnTheFly, SchemeOf
 from unifiedserve.quantization.read import QuantizedTensors, quantization_config, require_plain
+from unifiedserve.ranks.parts import Cut, RankPart
 
 _BITS = {"int8": 8, "int4": 4}
 
 
-def weight_source(config: EngineConfig, model_dir: Path, model_config: Any, device: Device, dtype: str) -> Tensors:
+def weight_source(
+    config: EngineConfig,
+    model_dir: Path,
+    model_config: Any,
+    device: Device,
+    dtype: str,
+    part: RankPart | None = None,
+) -> Tensors:
     """Return the tensors to store for the workers: on the processor, matrices in panels.
 
+    They are what a rank has of them, if there is a `part`: the first rank has the encoder, too.
     Raises ConfigError for a quantised checkpoint that is not supported, or if one is to be quantised that is already,
     or on a device that has no products of codes.
     """
     torch_dtype: torch.dtype = getattr(torch, dtype)
     in_panels = known_matrices(model_config) if device.panels(dtype) else _no_matrices
     raw = read_json(model_dir / "config.json")
+    option = f"--quantization {config.checkpoint.quantization}"
     if config.checkpoint.quantization != "none":
-        option = f"--quantization {config.checkpoint.quantization}"
         require_plain(raw, option)
         if not device.panels(dtype):
             raise ConfigError(f"{option} computes with the CPU's kernels for now: leave it out, or give --device cpu")
@@ -42,6 +52,7 @@ def weight_source(config: EngineConfig, model_dir: Path, model_config: Any, devi
         tensors: Weights = DummyTensors(model_config, torch_dtype)
     else:
         tensors = _as_stored(model_dir, model_config, quantization_config(raw))
+    tensors = _part_of(tensors, part, model_config)
     if config.checkpoint.quantization != "none":
         tensors = OnTheFly(tensors, schemes(_BITS[config.checkpoint.quantization], model_config))
     return PanelTensors(tensors, torch_dtype, in_panels)
@@ -79,6 +90,17 @@ def _as_stored(model_dir: Path, model_config: Any, quantized: Mapping[str, Any] 
         return GGUFTensors(model_dir, model_config)
     files = SafetensorsFiles(model_dir)
     return QuantizedTensors(files, quantized) if quantized else files
+
+
+def _part_of(source: Weights, part: RankPart | None, model_config: Any) -> Weights:
+    if part is None:
+        return source
+    network_of = networks_of_checkpoint(model_config)
+
+    def cut(name: str) -> Cut | None:
+        return part.cut(name) if network_of(name) is Network.LANGUAGE else None
+
+    return CutTensors(source, lambda name: part.rank == 0 or network_of(name) is Network.LANGUAGE, cut)
 
 
 def _no_matrices(name: str) -> bool:

@@ -12,6 +12,7 @@ from unifiedserve.attention import RaggedBatch, Span
 from unifiedserve.device import CPU, Device
 from unifiedserve.memory.device_pages import DevicePages
 from unifiedserve.memory.recurrent_state import RecurrentStates, StateLayout
+from unifiedserve.ranks.parts import RankPart
 
 SCALE_BYTES = 4
 
@@ -23,6 +24,9 @@ class KVLayout:
     the keys and values.
 
     A sequence's recurrent state, if the model has one, is in `state_pages` pages before those of its tokens.
+
+    Of several `ranks`, each with `kv_heads`, a page holds such a part for each, one behind the other: a page's number
+    is the same to all.
     """
 
     def __init__(
@@ -33,6 +37,7 @@ class KVLayout:
         head_dim: int,
         dtype: torch.dtype,
         state: StateLayout | None = None,
+        ranks: int = 1,
     ) -> None:
         self.shape = (layers, 2, page_size, kv_heads, head_dim)
         self.page_size = page_size
@@ -41,29 +46,41 @@ class KVLayout:
         self.data_bytes = prod(self.shape) * dtype.itemsize
         scales = prod(self.scales_shape) if self.scales_shape else 0
         self.scales_start = -(-self.data_bytes // SCALE_BYTES) * SCALE_BYTES
-        self.page_bytes = self.scales_start + scales * SCALE_BYTES
+        self.part_bytes = self.scales_start + scales * SCALE_BYTES
+        self.page_bytes = ranks * self.part_bytes
         self.state = state
         self.state_pages = -(-state.bytes // self.page_bytes) if state else 0
 
     @staticmethod
-    def of(config: Any, page_size: int, dtype: torch.dtype) -> "KVLayout":
-        """Return the layout for a transformers model config; layers with cross-attention keep nothing here."""
+    def of(config: Any, page_size: int, dtype: torch.dtype, ranks: int = 1) -> "KVLayout":
+        """Return the layout for a transformers model config; layers with cross-attention keep nothing here.
+
+        Of several `ranks` each keeps its own heads. Raises ConfigError if these cannot be divided among them.
+        """
         text = config.get_text_config()
         head_dim = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
         state = StateLayout.of(text)
         crossing = len(getattr(text, "cross_attention_layers", ()))
         layers = text.num_hidden_layers - crossing - (state.layers if state else 0)
-        return KVLayout(layers, page_size, text.num_key_value_heads, head_dim, dtype, state)
+        kv_heads = text.num_key_value_heads if ranks == 1 else RankPart(text, 0, ranks).kv_heads
+        return KVLayout(layers, page_size, kv_heads, head_dim, dtype, state, ranks)
 
 
 class KVCache(DevicePages):
     """Keys and values of all layers over a PagePool whose pages are `layout.page_bytes` each.
 
-    Those of cross-attention are in rows of `visual` [n, width], the visual buffer. Raises ValueError if the pool's
-    pages have another size.
+    Those of cross-attention are in rows of `visual` [n, width], the visual buffer. Of several ranks this is the part
+    of `rank`; whole pages are copied. Raises ValueError if the pool's pages have another size.
     """
 
-    def __init__(self, pool: PagePool, layout: KVLayout, visual: Tensor | None = None, device: Device = CPU) -> None:
+    def __init__(
+        self,
+        pool: PagePool,
+        layout: KVLayout,
+        visual: Tensor | None = None,
+        device: Device = CPU,
+        rank: int = 0,
+    ) -> None:
         if pool.page_bytes != layout.page_bytes:
             raise ValueError(f"{pool.name}: pages of {pool.page_bytes} bytes, the model needs {layout.page_bytes}")
         super().__init__(pool, device)
@@ -73,10 +90,11 @@ class KVCache(DevicePages):
         self._state = layout.state
         self._bytes = self.data()
         pages = pool.num_pages
-        self.pages = self._bytes[:, : layout.data_bytes].view(layout.dtype).view(pages, *layout.shape)
+        own = self._bytes[:, rank * layout.part_bytes : (rank + 1) * layout.part_bytes]
+        self.pages = own[:, : layout.data_bytes].view(layout.dtype).view(pages, *layout.shape)
         self.scales: Tensor | None = None
         if layout.scales_shape:
-            self.scales = self._bytes[:, layout.scales_start :].view(torch.float32).view(pages, *layout.scales_shape)
+            self.scales = own[:, layout.scales_start :].view(torch.float32).view(pages, *layout.scales_shape)
 
     def k(self, layer: int) -> Tensor:
         """[num_pages, page_size, kv_heads, head_dim], strided, no copy."""

@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from unifiedserve.attention import RaggedBatch
-from unifiedserve.device import CPU, Decoder, Device
+from unifiedserve.device import CPU, Decoder, Device, StepRunner
+from unifiedserve.errors import ConfigError
 from unifiedserve.memory.kv_cache import KVCache
 from unifiedserve.memory.recurrent_state import StateLayout
 from unifiedserve.messages.media import (
@@ -33,6 +34,9 @@ from unifiedserve.models.rope import LONG, settle_rope, short_length
 from unifiedserve.models.scopes import Scope
 from unifiedserve.models.text import NO_LIMIT, TooLongError
 from unifiedserve.placement import Network
+from unifiedserve.ranks.group import Group
+from unifiedserve.ranks.leader import Leader, SpreadEmbedding
+from unifiedserve.ranks.model import PartOfModel
 
 __all__ = [
     "ALL_FRAMES",
@@ -45,6 +49,9 @@ __all__ = [
     "PromptError",
     "VideoInfo",
 ]
+
+
+NOT_DIVIDED = "this language model's layers are not those that can be divided; leave the option out"
 
 
 class Processor:
@@ -216,8 +223,12 @@ class LanguageAdapter:
         model_dir: Path,
         device: Device = CPU,
         networks: Collection[Network] = tuple(Network),
+        group: Group | None = None,
     ) -> None:
-        """Take what these `networks` need of the weights; the other one has no values, and must not be run."""
+        """Take what these `networks` need of the weights; the other one has no values, and must not be run.
+
+        In a `group` the weights are one rank's part. Raises ConfigError if the device cannot run such a part.
+        """
         generates = (pooling := load_pooling(model_dir)) is None
         speaks = Network.LANGUAGE in networks
         self.config = config
@@ -226,18 +237,37 @@ class LanguageAdapter:
         self.visual_ids = _visual_ids(config)
         self.dtype = dtype
         self.pooling = pooling
-        self.model: Any = build_model(config, weights, dtype, device.torch, generates=generates, networks=networks)
+        part = group.part if group else None
+        self.model: Any = build_model(
+            config, weights, dtype, device.torch, generates=generates, networks=networks, part=part
+        )
         self.language_model: Any = _decoder(self.model)
         number_layers(self.language_model)
         mark_layers(self.language_model)
         settle_rope(self.language_model, self.position_rows)
         self._short_length = short_length(config.get_text_config())
         pause_before_each_layer(self.model, self.language_model)
-        runner = device.kernels.runner(self.language_model, dtype) if speaks else None
+        all_reduce = group.collective if group else None
+        runner = device.kernels.runner(self.language_model, dtype, all_reduce) if speaks else None
         #: the device runs the language model's layers itself, not by the modules of transformers
         self.fused = runner is not None
         self._run = runner or self.run_modules
         self._head = device.kernels.head(self.model.get_output_embeddings()) if generates and speaks else None
+        #: what this rank has of the language model, of several
+        self.part = self._join(group, runner) if group and speaks else None
+
+    def _join(self, group: Group, runner: StepRunner | None) -> PartOfModel:
+        """Become one rank of a group; the first one has the others take part in all that it is asked for."""
+        if runner is None:
+            raise ConfigError(f"--tensor-parallel-size {group.part.ranks}: {NOT_DIVIDED}")
+        embedding = self.language_model.get_input_embeddings()
+        hidden: int = self.config.get_text_config().hidden_size
+        part = PartOfModel(group, embedding, runner, self._head, hidden, self.dtype)
+        if group.leads:
+            leader = Leader(part)
+            self.language_model.set_input_embeddings(SpreadEmbedding(leader))
+            self._run, self._head = leader.step, self._head and leader.logits
+        return part
 
     def positions(self, token_ids: Sequence[int], media: Sequence[MediaPlan]) -> Tensor:
         """Return rotary positions of a whole prompt: int64 [P, n], P = `position_rows`.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from unifiedserve.attention import AttentionRules
 from unifiedserve.device import back_to_back
@@ -23,6 +23,7 @@ from unifiedserve.models.layer_positions import tune_queries
 from unifiedserve.models.matrices import put_matrix
 from unifiedserve.models.networks import NetworkOf, networks_of_model
 from unifiedserve.placement import Network
+from unifiedserve.ranks.parts import RankPart
 
 Stored = Tensor | StoredMatrix
 
@@ -42,15 +43,19 @@ def build_model(
     *,
     generates: bool = True,
     networks: Collection[Network] = tuple(Network),
+    part: RankPart | None = None,
 ) -> Any:
     """Build the generating model of `config` with `weights`, which are on `device`, as its parameters, without a copy.
 
     If it `generates` nothing its head may be missing, and stays without values. So does all but these `networks`.
+    Of the language model it is no more than a rank's `part`, if there is one.
     Raises ConfigError listing tensors that are missing, unknown, or of another shape or dtype than the model's, and if
     `config` makes no model.
     """
     _register_attention()
     model = _empty_model(config, dtype)
+    if part:
+        _shrink(model.get_decoder(), model.get_output_embeddings(), part)
     parts = {"text_config": ATTENTION, "vision_config": "sdpa"}
     model.set_attn_implementation(parts if is_multimodal(config) else ATTENTION)
     optional = set() if generates else _head_names(model)
@@ -87,6 +92,20 @@ def networks_of_checkpoint(config: Any) -> NetworkOf:
     model = _empty_model(config, torch.float32)
     network_of, new_name = networks_of_model(model), _renaming(model)
     return lambda name: network_of(new_name(matrix_name(name))[0])
+
+
+def _shrink(decoder: Any, head: Any, part: RankPart) -> None:
+    """Leave an empty text model and its head no more than a rank's part of each tensor."""
+    named = dict(decoder.named_modules()) | {"lm_head": head}
+    for path, module in named.items():
+        for name, parameter in list(module.named_parameters(recurse=False)):
+            if cut := part.cut(f"{path}.{name}"):
+                own = parameter.narrow(cut.dim, cut.start, cut.size)
+                setattr(module, name, nn.Parameter(own, requires_grad=False))
+        if isinstance(module, nn.Linear):
+            module.out_features, module.in_features = module.weight.shape
+        elif isinstance(module, nn.Embedding):
+            module.num_embeddings, module.padding_idx = len(module.weight), None
 
 
 def is_multimodal(config: Any) -> bool:

@@ -17,6 +17,7 @@ from unifiedserve.models.hub import load_transformers
 from unifiedserve.models.language_models import check_language_model
 from unifiedserve.models.loading import rehearse_loading
 from unifiedserve.placement import Network
+from unifiedserve.ranks.group import Group
 
 
 class Family(NamedTuple):
@@ -107,11 +108,15 @@ def load_adapter(
     dtype: torch.dtype,
     device: Device = CPU,
     networks: Collection[Network] = tuple(Network),
+    group: Group | None = None,
 ) -> LanguageAdapter:
-    """Load a checkpoint's model side, or these networks of it, over attached weights, which are on the device."""
+    """Load a checkpoint's model side, or these networks of it, over attached weights, which are on the device.
+
+    In a `group` it is one rank's part. Raises ConfigError as the adapter does.
+    """
     config = load_config(model_dir)
     make = _class(FAMILIES[config.model_type].adapter)
-    adapter: LanguageAdapter = make(config, weights, dtype, model_dir, device, networks)
+    adapter: LanguageAdapter = make(config, weights, dtype, model_dir, device, networks, group)
     return adapter
 
 

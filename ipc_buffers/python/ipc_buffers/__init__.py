@@ -1,6 +1,7 @@
 """Shared memory between processes: arenas, memory, page pools, paged buffers, message queues and collectives."""
 
 from ipc_buffers._core import (
+    AllReduce,
     Arena,
     ArenaError,
     ArenaInfo,
@@ -26,6 +27,7 @@ from ipc_buffers._core import (
 from ipc_buffers.page_index import PageIndex
 
 __all__ = [
+    "AllReduce",
     "Arena",
     "ArenaError",
     "ArenaInfo",

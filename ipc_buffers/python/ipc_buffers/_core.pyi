@@ -10,6 +10,7 @@ import typing_extensions
 import ipc_buffers.page_index
 
 __all__: list[str] = [
+    "AllReduce",
     "Arena",
     "ArenaError",
     "ArenaInfo",
@@ -386,7 +387,10 @@ class MessageQueue:
     @property
     def name(self) -> str: ...
 
-class Collective:
+class AllReduce:
+    """What sums up values over processes for the code of another core."""
+
+class Collective(AllReduce):
     """Operations that all ranks of a group do together, through shared memory.
 
     Each process is one rank, from one thread at a time, and all do the same operations in the same order. Sums are taken in
@@ -400,8 +404,11 @@ class Collective:
         Each rank has two slots of `slot_bytes`, from 1 to 2**30; larger operands go in pieces. Raises as `Arena.create`.
         """
     @staticmethod
-    def join(name: str, rank: int) -> Collective:
-        """Become a rank, which nobody has been before; raises ValueError otherwise, and as `Arena.attach`."""
+    def join(name: str, rank: int, timeout: float = 60.0) -> Collective:
+        """Become a rank, which nobody has been before; raises ValueError otherwise, and as `Arena.attach`.
+
+        As an `AllReduce` it waits `timeout` seconds for the others, and its rank 0 adds what is common to all.
+        """
     def all_gather(self, own: typing_extensions.Buffer, all: typing_extensions.Buffer, timeout: float = 60.0) -> None:
         """Fill a writable buffer with the bytes of all ranks, in their order; raises ValueError if its size is another."""
     def all_reduce(self, values: typing_extensions.Buffer, dtype: str, timeout: float = 60.0) -> None:
@@ -415,6 +422,14 @@ class Collective:
         """Replace a writable buffer by that of the rank `root`."""
     def close(self) -> None:
         """Give up this handle's mapping. Idempotent."""
+    def gather(
+        self,
+        root: int,
+        own: typing_extensions.Buffer,
+        all: typing_extensions.Buffer | None = None,
+        timeout: float = 60.0,
+    ) -> None:
+        """Fill the writable buffer `all` of the rank `root` as `all_gather` does; the other ranks give none."""
     @property
     def name(self) -> str: ...
     @property

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ipc_buffers import AllReduce
 from unifiedserve import _core
 from unifiedserve.attention import PagedKV, RaggedBatch
 from unifiedserve.device.adjacent import back_to_back
@@ -17,26 +18,26 @@ from unifiedserve.device.llama import LlamaLayer, Rotary
 
 
 class FusedDecoder:
-    """A `StepRunner` for a text model that `fits`."""
+    """A `StepRunner` for a text model that `fits`; with `all_reduce` for one rank's part of it."""
 
-    def __init__(self, model: Any, dtype: torch.dtype) -> None:
-        config, attention = model.config, model.layers[0].self_attn
+    def __init__(self, model: Any, dtype: torch.dtype, all_reduce: AllReduce | None = None) -> None:
+        config, attention, mlp = model.config, model.layers[0].self_attn, model.layers[0].mlp
         self._dtype = dtype
         self._rotary = Rotary(model.rotary_emb)
         self._hidden: int = config.hidden_size
         shape = _core.DecoderShape(
             hidden=config.hidden_size,
-            heads=config.num_attention_heads,
-            kv_heads=config.num_key_value_heads,
+            heads=attention.q_proj.out_features // attention.head_dim,
+            kv_heads=attention.k_proj.out_features // attention.head_dim,
             head_dim=attention.head_dim,
-            intermediate=config.intermediate_size,
+            intermediate=mlp.gate_proj.out_features,
             epsilon=model.norm.variance_epsilon,
             scale=attention.scaling,
         )
         layers = tuple(
             _core.DecoderLayer(**LlamaLayer.of(layer, partial(_fused, dtype))._asdict()) for layer in model.layers
         )
-        self._native = _core.Decoder(thread_pool(), shape, layers, model.norm.weight)
+        self._native = _core.Decoder(thread_pool(), shape, layers, model.norm.weight, all_reduce)
 
     def __call__(self, embeds: Tensor, positions: Tensor, batch: RaggedBatch, kv: PagedKV) -> Tensor:
         """Run the layers. Raises ValueError if the cache has neither the model's dtype nor codes."""

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
-from ipc_buffers import Memory
+from ipc_buffers import AllReduce, Memory
 from unifiedserve.attention import PagedKV, RaggedBatch
 from unifiedserve.config import DeviceName
 from unifiedserve.device.base import Decoder, Device, Kernels, Sharing, SideQueue, StepRunner
@@ -31,10 +31,10 @@ class CpuKernels:
         """Plan a step's attention."""
         return CpuAttention(batch, kv)
 
-    def runner(self, language_model: Any, dtype: torch.dtype) -> StepRunner | None:
+    def runner(self, language_model: Any, dtype: torch.dtype, all_reduce: AllReduce | None = None) -> StepRunner | None:
         """Return what runs a llama-like model's layers; None for another."""
         known = fits(language_model, dtype, KERNEL_DTYPES) and fill_panels(language_model, dtype)
-        return FusedDecoder(language_model, dtype) if known else None
+        return FusedDecoder(language_model, dtype, all_reduce) if known else None
 
     def head(self, module: Any) -> Callable[[Tensor], Tensor]:
         """Return what makes float32 logits."""

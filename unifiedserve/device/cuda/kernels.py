@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
+from ipc_buffers import AllReduce
 from unifiedserve.attention import PagedKV, RaggedBatch
 from unifiedserve.device.base import Decoder, Device, SideStream, StepRunner
 from unifiedserve.device.cuda.attention import CudaAttention
@@ -36,9 +37,9 @@ class CudaKernels:
         """Plan a step's attention."""
         return CudaAttention(batch, kv, self._device, self._attention)
 
-    def runner(self, language_model: Any, dtype: torch.dtype) -> StepRunner | None:
-        """Return what runs a llama-like model's layers; None for another."""
-        if not fits(language_model, dtype, DTYPES):
+    def runner(self, language_model: Any, dtype: torch.dtype, all_reduce: AllReduce | None = None) -> StepRunner | None:
+        """Return what runs a llama-like model's layers; None for another, and for a rank's part."""
+        if all_reduce is not None or not fits(language_model, dtype, DTYPES):
             return None
         return CudaDecoder(language_model, self._device, self._attention, self._pointwise)
 

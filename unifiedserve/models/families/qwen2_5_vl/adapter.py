@@ -14,6 +14,7 @@ from unifiedserve.models.families.qwen2_5_vl.rules import read_rules
 from unifiedserve.models.families.qwen2_5_vl.vision_tower import VisionTower
 from unifiedserve.models.processor_defaults import QWEN2_VIDEOS
 from unifiedserve.placement import Network
+from unifiedserve.ranks.group import Group
 
 
 class Qwen25VLAdapter(LanguageAdapter):
@@ -29,8 +30,9 @@ class Qwen25VLAdapter(LanguageAdapter):
         model_dir: Path,
         device: Device = CPU,
         networks: Collection[Network] = tuple(Network),
+        group: Group | None = None,
     ) -> None:
-        super().__init__(config, weights, dtype, model_dir, device, networks)
+        super().__init__(config, weights, dtype, model_dir, device, networks, group)
         self._tower = self._make_tower(model_dir) if Network.ENCODER in networks else None
 
     def positions(self, token_ids: Sequence[int], media: Sequence[MediaPlan]) -> Tensor:

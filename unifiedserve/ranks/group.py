@@ -1,0 +1,60 @@
+"""What joins the ranks of an instance: queues for what rank 0 tells, and operations that all of them do together."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ipc_buffers import Collective, MessageQueue
+from unifiedserve.ranks.messages import Message, pack, unpack
+from unifiedserve.ranks.parts import RankPart
+
+
+class Group:
+    """One rank's end. Every operation raises CollectiveError, which names a rank, if that does not come in time."""
+
+    def __init__(
+        self, part: RankPart, collective: Collective, inboxes: Sequence[MessageQueue], patience: float = 60.0
+    ) -> None:
+        """Take the inboxes of all ranks but the first. `patience` are the seconds that ranks wait for each other."""
+        self.part = part
+        self.collective = collective
+        self._inboxes = inboxes
+        self._patience = patience
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is rank 0, which tells the others what to do."""
+        return self.part.rank == 0
+
+    def tell(self, message: Message) -> None:
+        """Send to all other ranks. Raises TimeoutError if one does not read, MessageTooLarge."""
+        data = pack(message)
+        for inbox in self._inboxes:
+            inbox.send(data, self._patience)
+
+    def hear(self) -> Message:
+        """Wait for what rank 0 tells."""
+        data = self._inboxes[self.part.rank - 1].receive()
+        assert data is not None  # there is no timeout
+        return unpack(data)
+
+    def all_reduce(self, values: Tensor) -> None:
+        """Replace contiguous values by the sums over all ranks."""
+        self.collective.all_reduce(_memory(values), str(values.dtype).removeprefix("torch."), self._patience)
+
+    def broadcast(self, values: Tensor) -> None:
+        """Replace contiguous values by those of rank 0."""
+        self.collective.broadcast(0, _memory(values), self._patience)
+
+    def gather(self, own: Tensor, every: Tensor | None) -> None:
+        """Fill `every` [ranks, …] of rank 0 with the `own` […] of each; the others give None."""
+        self.collective.gather(0, _memory(own), None if every is None else _memory(every), self._patience)
+
+    def meet(self, seconds: float) -> None:
+        """Wait up to so many seconds until all ranks are there."""
+        self.collective.barrier(seconds)
+
+
+def _memory(values: Tensor) -> memoryview:
+    return values.view(-1).view(torch.uint8).numpy().data

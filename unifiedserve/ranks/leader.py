@@ -1,0 +1,49 @@
+"""Rank 0's side: what the worker calls as it would call a whole model has all ranks take part."""
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from unifiedserve.attention import PagedKV, RaggedBatch
+from unifiedserve.ranks.messages import Embed, Leave, Logits, Step, to_bytes
+from unifiedserve.ranks.model import PartOfModel
+
+
+class Leader:
+    """A language model over all ranks."""
+
+    def __init__(self, part: PartOfModel) -> None:
+        self._part = part
+        self._group = part.group
+
+    def embed(self, token_ids: Tensor) -> Tensor:
+        """Return the embeddings [n, hidden] of token ids int64 [n]."""
+        self._group.tell(Embed(to_bytes(token_ids)))
+        return self._part.embed(token_ids)
+
+    def step(self, embeds: Tensor, positions: Tensor, batch: RaggedBatch, kv: PagedKV) -> Tensor:
+        """Run a step, as a `StepRunner`."""
+        self._group.tell(Step.of(embeds.shape[1], positions, batch))
+        return self._part.step(embeds, positions, batch, kv)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Return the logits float32 [k, vocab] of hidden states [k, hidden]."""
+        self._group.tell(Logits(len(hidden)))
+        return self._part.logits(hidden)
+
+    def dismiss(self) -> None:
+        """Have the other ranks end."""
+        self._group.tell(Leave())
+
+
+class SpreadEmbedding(nn.Module):
+    """A model's embedding whose rows are on several ranks."""
+
+    def __init__(self, leader: Any) -> None:
+        super().__init__()
+        self._leader = leader
+
+    def forward(self, token_ids: Tensor) -> Tensor:
+        """Return the rows [..., hidden] of token ids int64 [...]."""
+        rows: Tensor = self._leader.embed(token_ids.flatten())
+        return rows.view(*token_ids.shape, -1)
