@@ -13,9 +13,10 @@ pytest.importorskip("aiohttp", reason="routers need unifiedserve[cluster]")
 
 import aiohttp
 from fake_node import MODEL, FakeNode
+from served_router import served
 
 from unifiedserve.cluster.members import Member
-from unifiedserve.cluster.router.app import Router, create_app
+from unifiedserve.cluster.router.app import Router
 from unifiedserve.cluster.routing import Policy
 
 CHAT = "/v1/chat/completions"
@@ -58,9 +59,7 @@ async def cluster(*nodes: FakeNode, policy: Policy = Policy.COST) -> AsyncIterat
     for node in nodes:
         await node.start()
     router = Router(policy, nobody())
-    app = create_app(router)
-    transport = httpx.ASGITransport(app)
-    async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url="http://r") as client:
+    async with router.running(), served(router) as url, httpx.AsyncClient(base_url=url, timeout=60) as client:
         own = Cluster(client, router, list(nodes))
         await own.told(list(nodes))
         yield own
@@ -122,26 +121,10 @@ async def test_who_leaves_is_aborted_at_the_node() -> None:
     node = FakeNode()
     node.pause = 0.01
     async with cluster(node) as own:
-        relays = own.router
-        body = json.dumps(asked(max_tokens=10_000)).encode()
-        sent: list[bytes] = []
-        gone = asyncio.Event()
-
-        async def receive() -> dict[str, Any]:
-            if not sent:
-                sent.append(body)
-                return {"type": "http.request", "body": body}
-            await gone.wait()
-            return {"type": "http.disconnect"}
-
-        async def send(message: dict[str, Any]) -> None:
-            if b"data: 3 " in message.get("body", b""):
-                gone.set()
-
-        scope = {"type": "http", "method": "POST", "path": CHAT, "raw_path": CHAT.encode(), "query_string": b"",
-                 "headers": [(b"content-type", b"application/json")], "root_path": "", "scheme": "http",
-                 "server": ("r", 80), "client": ("c", 1), "http_version": "1.1"}  # fmt: skip
-        await create_app(relays)(scope, receive, send)
+        async with own.client.stream("POST", CHAT, json=asked(max_tokens=10_000)) as answer:
+            async for line in answer.aiter_lines():
+                if line.startswith("data: 3 "):
+                    break
         async with asyncio.timeout(10):
             await node.left.wait()
 

@@ -10,10 +10,11 @@ import pytest
 pytest.importorskip("aiohttp", reason="routers need unifiedserve[cluster]")
 
 from daemon import Daemon
+from served_router import served
 from streamed_answers import ASKED, shown
 
 from unifiedserve.cluster.members import Member
-from unifiedserve.cluster.router.app import Router, create_app
+from unifiedserve.cluster.router.app import Router
 from unifiedserve.cluster.routing import Policy
 from unifiedserve.server.answers.marks import HEADER
 
@@ -65,9 +66,7 @@ async def routed(url: str, way: BreakingWay) -> AsyncIterator[httpx.AsyncClient]
     proxy = await asyncio.start_server(way.serve, "127.0.0.1")
     broken = f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
     router = Router(Policy.ROUND_ROBIN, never())
-    app = create_app(router)
-    transport = httpx.ASGITransport(app)
-    async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url="http://r") as client:
+    async with router.running(), served(router) as base, httpx.AsyncClient(base_url=base, timeout=60) as client:
         members = [Member(name=name, pool="p", url=each) for name, each in (("broken", broken), ("whole", url))]
         for known in (members[:1], members):
             router.nodes.follow(known)

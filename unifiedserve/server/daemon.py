@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import gc
 import logging
 import math
 import signal
@@ -18,7 +17,7 @@ from starlette.types import ASGIApp
 from unifiedserve.config import LARGE_IMAGE_WARNING, EngineConfig
 from unifiedserve.engine.engine import Engine
 from unifiedserve.errors import SHUTTING_DOWN, ConfigError
-from unifiedserve.heap import give_back_at_rest, map_large_blocks
+from unifiedserve.heap import give_back_at_rest, map_large_blocks, spare_collections
 from unifiedserve.server.access.hosts import is_loopback
 from unifiedserve.server.access.keys import Keys
 from unifiedserve.server.app import create_app
@@ -53,7 +52,7 @@ async def serve(config: EngineConfig, listener: socket.socket, on_ready: Callabl
     with _stop_on_signals(server, engines, config.server.drain_timeout), _reload_on_signal(keys):
         async with app.router.lifespan_context(app):
             if not server.should_exit:
-                _spare_collections()
+                spare_collections()
                 on_ready(engine.model_name, listen(listener, "https" if config.server.ssl_certfile else "http"))
                 return await _serve_until_lost(engine, server, listener)
     return ""
@@ -77,12 +76,6 @@ async def _stop_when_lost(engine: Engine, server: Server) -> str:
     engine.live.close()
     server.should_exit = True
     return reason
-
-
-def _spare_collections() -> None:
-    """Leave out what there is by now whenever garbage is collected: to look at it all takes a tenth of a second."""
-    gc.collect()
-    gc.freeze()
 
 
 def http_config(app: ASGIApp, connections: Connections, config: EngineConfig) -> uvicorn.Config:

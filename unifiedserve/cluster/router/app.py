@@ -9,31 +9,26 @@ from typing import Any
 
 import aiohttp
 import msgspec
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
+from aiohttp import web
+from yarl import URL
 
 from unifiedserve import __version__
 from unifiedserve.cluster.members import Member
 from unifiedserve.cluster.router.asked import Asked, read_asked
+from unifiedserve.cluster.router.failures import answering, last_event
 from unifiedserve.cluster.router.holders import holder, kept_in
 from unifiedserve.cluster.router.nodes import Nodes
 from unifiedserve.cluster.router.plans import Plans
-from unifiedserve.cluster.router.relay import Asking, Relay
+from unifiedserve.cluster.router.relay import Asking, Head, Relay
 from unifiedserve.cluster.routing import Policy
 from unifiedserve.cluster.routing import Request as Routed
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.scheduling import Work
-from unifiedserve.server.answers.event_stream import EventStream, ending, event
-from unifiedserve.server.disconnect import unless_disconnected
-from unifiedserve.server.endpoint import json_response
-from unifiedserve.server.error_bodies import error_body_at
-from unifiedserve.server.errors import ERROR_HANDLERS, status_of
+from unifiedserve.server.answers.event_stream import ending
 
 GENERATING = ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/v1/embeddings")
 _OTHERS = ("/v1/plan", "/v1/messages/count_tokens", "/tokenize", "/detokenize", "/v1/files")
-_KEPT = ("/v1/files/{id:path}", "/v1/responses/{id:path}")
+_KEPT = ("/v1/files/{id:.+}", "/v1/responses/{id:.+}")
 _MOST_BYTES = 1 << 30  # of a body, which is held until its answer has ended
 _OF_A_HOP = {"connection", "content-length", "host", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade"}
 _NO_WORK = Work(prompt_tokens=0)
@@ -68,59 +63,62 @@ class Router:
         async for members in self._told:
             self.nodes.follow(members)
 
-    async def generate(self, request: Request) -> Response:
+    async def generate(self, request: web.Request) -> web.StreamResponse:
         """Have the node answer that brings the first token soonest."""
-        body = await _body(request)
+        body = await request.read()
         asked = read_asked(body)
         self._check_model(asked)
         headers = _passed(request.headers)
         headers.setdefault("x-request-id", uuid.uuid4().hex)
-        routed = await self.plans.request(request.url.path, asked, body, headers)
+        routed = await self.plans.request(request.path, asked, body, headers)
         return await self._relay(request, body, headers, asked, routed)
 
-    async def pass_on(self, request: Request) -> Response:
+    async def pass_on(self, request: web.Request) -> web.StreamResponse:
         """Have any node answer."""
-        body = await _body(request)
+        body = await request.read()
         asked = read_asked(body) if request.headers.get("content-type", "").startswith("application/json") else Asked()
         self._check_model(asked)
         whole = msgspec.structs.replace(asked, stream=False)
         return await self._relay(request, body, _passed(request.headers), whole, Routed(_NO_WORK, asked.key))
 
-    async def kept(self, request: Request) -> Response:
+    async def kept(self, request: web.Request) -> web.StreamResponse:
         """Have the node answer that keeps what is asked for."""
-        path, headers = _path_of(request), _passed(request.headers)
-        node = await holder(self.http, self.nodes, request.url.path, headers)
+        path, headers = str(request.rel_url), _passed(request.headers)
+        node = await holder(self.http, self.nodes, request.path, headers)
         if node is None:
-            raise RequestError(f"no node has {request.url.path}", ErrorKind.NOT_FOUND)
-        async with self.http.request(request.method, node.member.url + path, headers=headers) as response:
-            return Response(await response.read(), response.status, _passed(response.headers))
+            raise RequestError(f"no node has {request.path}", ErrorKind.NOT_FOUND)
+        async with self.http.request(
+            request.method, URL(node.member.url + path, encoded=True), headers=headers
+        ) as response:
+            passed = _passed(response.headers)
+            return web.Response(body=await response.read(), status=response.status, headers=passed)
 
-    async def models(self, request: Request) -> Response:
+    async def models(self, request: web.Request) -> web.StreamResponse:
         """List the models of all pools."""
-        return json_response({"object": "list", "data": [_model(name, report) for name, report in self._models()]})
+        return _json({"object": "list", "data": [_model(name, report) for name, report in self._models()]})
 
-    async def model(self, request: Request) -> Response:
+    async def model(self, request: web.Request) -> web.StreamResponse:
         """Describe one of them; raises RequestError 404, or 503 while no node serves it."""
-        name = request.path_params["id"]
+        name = request.match_info["id"]
         self._check_model(Asked(name))
         if (report := self.nodes.models.get(name)) is None:
             raise RequestError(f"no node serves {name} now", ErrorKind.UNAVAILABLE, retry_after=1)
-        return json_response(_model(name, report))
+        return _json(_model(name, report))
 
-    async def health(self, request: Request) -> Response:
+    async def health(self, request: web.Request) -> web.StreamResponse:
         """Return 200: the router lives. Nodes are `ready`'s."""
-        return json_response({"status": "ok"})
+        return _json({"status": "ok"})
 
-    async def ready(self, request: Request) -> Response:
+    async def ready(self, request: web.Request) -> web.StreamResponse:
         """Return 200 if a node takes requests, else 503, with the nodes that cannot be reached."""
         away = self.nodes.unreachable()
         if self.nodes.models:
-            return json_response({"status": "ready", "unreachable": away})
-        return json_response({"status": "no node takes requests", "unreachable": away}, 503)
+            return _json({"status": "ready", "unreachable": away})
+        return _json({"status": "no node takes requests", "unreachable": away}, 503)
 
-    async def list_nodes(self, request: Request) -> Response:
+    async def list_nodes(self, request: web.Request) -> web.StreamResponse:
         """Tell how all nodes are."""
-        return json_response(
+        return _json(
             [
                 {"name": node.member.name, "pool": node.member.pool, "url": node.member.url, "load": node.report,
                  "takes_requests": node.takes_requests}
@@ -128,9 +126,9 @@ class Router:
             ]
         )  # fmt: skip
 
-    async def version(self, request: Request) -> Response:
+    async def version(self, request: web.Request) -> web.StreamResponse:
         """Return the router's version."""
-        return json_response({"version": __version__})
+        return _json({"version": __version__})
 
     def _models(self) -> list[tuple[str, Any]]:
         return sorted(self.nodes.models.items())
@@ -144,60 +142,49 @@ class Router:
             )  # fmt: skip
 
     async def _relay(
-        self, request: Request, body: bytes, headers: Mapping[str, str], asked: Asked, routed: Routed
-    ) -> Response:
+        self, request: web.Request, body: bytes, headers: Mapping[str, str], asked: Asked, routed: Routed
+    ) -> web.StreamResponse:
         if kept := kept_in(body):
             node = await holder(self.http, self.nodes, kept, headers)
             routed = routed if node is None else routed._replace(only=node.member.name)
-        relay = Relay(
-            self.http, self.nodes, self.plans, Asking(request.method, _path_of(request), body, headers, asked, routed)
-        )
+        path = str(request.rel_url)
+        relay = Relay(self.http, self.nodes, self.plans, Asking(request.method, path, body, headers, asked, routed))
         try:
-            head = await unless_disconnected(request.receive, relay.start())
-        except BaseException:
+            head = await relay.start()
+            if not relay.is_streamed:
+                return web.Response(body=relay.whole, status=head.status, headers=_passed(head.headers))
+            return await _stream(request, head, relay)
+        finally:
             relay.close()
-            raise
-        passed = _passed(head.headers)
-        if not relay.is_streamed:
-            return Response(relay.whole, head.status, passed)
-        stream = EventStream(ending(relay.body(), partial(_failure, request.url.path)), relay, passed)
-        stream.status_code = head.status
-        return stream
 
 
-def create_app(router: Router) -> Starlette:
-    """Return the app, whose lifespan is the router's."""
-
-    @contextlib.asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with router.running():
-            yield
-
-    routes = [Route(path, router.generate, methods=["POST"]) for path in GENERATING]
-    routes += [Route(path, router.pass_on, methods=["POST"]) for path in _OTHERS]
-    routes += [Route(path, router.kept, methods=["GET", "DELETE"]) for path in _KEPT]
-    routes += [
-        Route("/v1/models", router.models),
-        Route("/v1/models/{id:path}", router.model),
-        Route("/v1/nodes", router.list_nodes),
-        Route("/health", router.health),
-        Route("/ready", router.ready),
-        Route("/version", router.version),
-    ]
-    return Starlette(routes=routes, exception_handlers=ERROR_HANDLERS, lifespan=lifespan)
+def create_app(router: Router) -> web.Application:
+    """Return the app, to be served as long as the router is running."""
+    app = web.Application(middlewares=[answering], client_max_size=_MOST_BYTES)
+    for path in GENERATING:
+        app.router.add_post(path, router.generate)
+    for path in _OTHERS:
+        app.router.add_post(path, router.pass_on)
+    for path in _KEPT:
+        app.router.add_get(path, router.kept)
+        app.router.add_delete(path, router.kept)
+    app.router.add_get("/v1/models", router.models)
+    app.router.add_get("/v1/models/{id:.+}", router.model)
+    app.router.add_get("/v1/nodes", router.list_nodes)
+    app.router.add_get("/health", router.health)
+    app.router.add_get("/ready", router.ready)
+    app.router.add_get("/version", router.version)
+    return app
 
 
-async def _body(request: Request) -> bytes:
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > _MOST_BYTES:
-            raise RequestError(f"the body is larger than {_MOST_BYTES >> 20} MiB", ErrorKind.TOO_LARGE)
-    return bytes(body)
-
-
-def _path_of(request: Request) -> str:
-    return request.url.path + (f"?{request.url.query}" if request.url.query else "")
+async def _stream(request: web.Request, head: Head, relay: Relay) -> web.StreamResponse:
+    """Send the events of an answer as they come."""
+    response = web.StreamResponse(status=head.status, headers=_passed(head.headers))
+    await response.prepare(request)
+    async for events in ending(relay.body(), partial(last_event, request.path)):
+        await response.write(events)
+    await response.write_eof()
+    return response
 
 
 def _passed(headers: Mapping[str, str]) -> dict[str, str]:
@@ -210,7 +197,5 @@ def _model(name: str, report: Any) -> dict[str, Any]:
             "max_model_len": report.max_model_len}  # fmt: skip
 
 
-def _failure(path: str, error: RequestError) -> bytes:
-    """Return the last event of a stream that nobody goes on with."""
-    named = b"" if path.endswith("completions") else b"event: error\n"
-    return named + event(error_body_at(path, error, status_of(error)))
+def _json(value: Any, status: int = 200) -> web.Response:
+    return web.Response(body=msgspec.json.encode(value), status=status, content_type="application/json")

@@ -1,44 +1,56 @@
 """The router as a process: from start to clean shutdown."""
 
 import asyncio
+import logging
 import signal
 import socket
 from collections.abc import Callable
 
-import uvicorn
+from aiohttp import web
 
 from unifiedserve.cluster.router.app import Router, create_app
 from unifiedserve.cluster.router.members import told
 from unifiedserve.cluster.routing import Policy
-from unifiedserve.server.http_server import KEEP_ALIVE_SECONDS, Server
+from unifiedserve.heap import spare_collections
+from unifiedserve.server.http_server import KEEP_ALIVE_SECONDS
 from unifiedserve.server.listener import listen
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_NOWHERE = logging.Logger("aiohttp.server", logging.CRITICAL + 1)  # the app logs its failures; strangers' are theirs
 
 
 async def route(
     nodes: str, policy: Policy, listener: socket.socket, drain_seconds: int, on_ready: Callable[[str], None]
 ) -> None:
     """Route on a bound socket until SIGINT or SIGTERM; answers that run then have some seconds to end."""
-    app = create_app(Router(policy, told(nodes)))
-    config = uvicorn.Config(
-        app,
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=drain_seconds,
-    )
-    server = Server(config)
-    loop = asyncio.get_running_loop()
+    router = Router(policy, told(nodes))
+    signalled, signalled_again = asyncio.Event(), asyncio.Event()
+
+    def stop() -> None:
+        (signalled_again if signalled.is_set() else signalled).set()
+
     for number in _SIGNALS:
-        loop.add_signal_handler(number, _stop, server)
-    async with app.router.lifespan_context(app):
-        on_ready(listen(listener))
-        await server.serve(sockets=[listener])
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+    async with router.running():
+        runner = runner_of(router, drain_seconds)
+        await runner.setup()
+        url = listen(listener)
+        await web.SockSite(runner, listener).start()
+        spare_collections()
+        on_ready(url)
+        await signalled.wait()
+        ending = [asyncio.create_task(runner.cleanup()), asyncio.create_task(signalled_again.wait())]
+        await asyncio.wait(ending, timeout=drain_seconds, return_when=asyncio.FIRST_COMPLETED)
 
 
-def _stop(server: uvicorn.Server) -> None:
-    """Drain; at the second signal end at once."""
-    server.force_exit = server.should_exit
-    server.should_exit = True
+def runner_of(router: Router, drain_seconds: float) -> web.AppRunner:
+    """Return what serves a router; answers that run at its clean-up have some seconds to end."""
+    return web.AppRunner(
+        create_app(router),
+        access_log=None,
+        handler_cancellation=True,  # a node need not go on with what nobody reads
+        auto_decompress=False,
+        logger=_NOWHERE,
+        keepalive_timeout=KEEP_ALIVE_SECONDS,
+        shutdown_timeout=drain_seconds,
+    )

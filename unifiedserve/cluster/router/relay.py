@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 import aiohttp
 import msgspec
+from yarl import URL
 
 from unifiedserve.cluster.router.asked import Asked
 from unifiedserve.cluster.router.nodes import Node, Nodes
 from unifiedserve.cluster.router.plans import Plans
-from unifiedserve.cluster.router.stream import Piece, pieces
+from unifiedserve.cluster.router.stream import Mark, MarkedStream
 from unifiedserve.cluster.routing import Request
 from unifiedserve.errors import SHUTTING_DOWN, ErrorKind, RequestError
 from unifiedserve.server.answers.marks import HEADER
@@ -91,11 +92,14 @@ class Relay:
         while True:
             self._node.streams.add(self._response)
             try:
-                async for piece in pieces(self._response.content.iter_any()):
-                    if not piece.is_marked and SHUTTING_DOWN.encode() in piece.events:
-                        raise ConnectionResetError("it shuts down")
-                    self._note(piece)
-                    yield piece.events
+                reader = MarkedStream()
+                async for chunk in self._response.content.iter_any():
+                    if events := reader.take(chunk, self._note):
+                        yield events
+                if SHUTTING_DOWN.encode() in reader.rest:
+                    raise ConnectionResetError("it shuts down")
+                if reader.rest:
+                    yield reader.rest
                 return
             except _BREAKS as error:
                 self._lost(self._node, error)
@@ -107,10 +111,6 @@ class Relay:
             self._node.streams.discard(self._response)
             self._response.close()
 
-    async def aclose(self) -> None:
-        """Do the same, for whoever reads it."""
-        self.close()
-
     async def _go_on(self) -> None:
         """Have another node send what the client lacks."""
         _, response = await self._send()
@@ -118,12 +118,10 @@ class Relay:
             reason = (await response.read()).decode(errors="replace")
             raise RequestError(f"no other node could go on with the answer: {reason}", ErrorKind.UNAVAILABLE)
 
-    def _note(self, piece: Piece) -> None:
-        if not piece.is_marked:
-            return
+    def _note(self, mark: Mark) -> None:
         self._begun = self._begun or []
-        if piece.token_ids:
-            index, tokens = piece.token_ids
+        if mark:
+            index, tokens = mark
             self._begun += [[] for _ in range(index + 1 - len(self._begun))]
             self._begun[index] += tokens
 
@@ -167,7 +165,7 @@ class Relay:
     async def _post(self, node: Node) -> aiohttp.ClientResponse:
         asking = self._asking
         headers = {**asking.headers, HEADER: "1"} if asking.asked.stream else asking.headers
-        url = node.member.url + asking.path
+        url = URL(node.member.url + asking.path, encoded=True)
         asked = self._http.request(asking.method, url, data=self._resuming(), headers=headers, timeout=_NO_LIMIT)
         return await node.reply(asked)
 

@@ -1,32 +1,28 @@
-"""A node's stream of events as a router reads it: in pieces that end with a mark."""
+"""A node's stream of events as a router reads it: what comes before a mark is the client's, the rest waits."""
 
-from collections.abc import AsyncIterator
-from typing import NamedTuple
+import re
+from collections.abc import Callable
 
 from unifiedserve.server.answers.marks import read_mark
 
-_END = b"\n\n"
+Mark = tuple[int, list[int]] | None  # the number and the new tokens of an answer; None behind an opening
+
+_MARK = re.compile(rb"(?:\A|(?<=\n\n)):[^\n]*\n\n")
 
 
-class Piece(NamedTuple):
-    """Events, and the number and tokens of the answer that they belong to; None of an opening, and of an end."""
+class MarkedStream:
+    """Takes the stream's bytes as they come, however they are cut."""
 
-    events: bytes
-    token_ids: tuple[int, list[int]] | None = None
-    is_marked: bool = True
+    def __init__(self) -> None:
+        self.rest = b""  # what came behind the last mark: an end, if the stream has ended well
 
-
-async def pieces(chunks: AsyncIterator[bytes]) -> AsyncIterator[Piece]:
-    """Yield the pieces of a stream. What comes behind the last mark is one more, when the stream has ended well."""
-    text, events = b"", b""
-    async for chunk in chunks:
-        text += chunk
-        while (end := text.find(_END)) >= 0:
-            block, text = text[: end + len(_END)], text[end + len(_END) :]
-            if block.startswith(b":"):
-                yield Piece(events, read_mark(block))
-                events = b""
-            else:
-                events += block
-    if events or text:
-        yield Piece(events + text, is_marked=False)
+    def take(self, chunk: bytes, note: Callable[[Mark], None]) -> bytes:
+        """Return the events before the last mark that has come, without the marks; tell `note` of each mark."""
+        text = self.rest + chunk
+        events, begin = b"", 0
+        for found in _MARK.finditer(text):
+            events += text[begin : found.start()]
+            begin = found.end()
+            note(read_mark(found[0]))
+        self.rest = text[begin:]
+        return events

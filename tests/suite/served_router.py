@@ -1,0 +1,21 @@
+"""A router behind HTTP in this process."""
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from aiohttp import web
+
+from unifiedserve.cluster.router.app import Router
+from unifiedserve.cluster.router.daemon import runner_of
+
+
+@contextlib.asynccontextmanager
+async def served(router: Router) -> AsyncIterator[str]:
+    """Serve a router that is running on a free port of loopback; yields its URL."""
+    runner = runner_of(router, drain_seconds=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
