@@ -21,6 +21,7 @@ class FakeNode:
         self.load = EngineLoad(**load)
         self.requests: list[dict[str, Any]] = []
         self.ids: list[str | None] = []
+        self.traces: list[str | None] = []
         self.breaks_after: list[int] = []  # tokens, in the next answers
         self.hangs_at: int | None = None  # the token of an answer from which on it says nothing any more
         self.refuses = 0  # requests that come next
@@ -71,6 +72,7 @@ class FakeNode:
         asked = json.loads(await request.read())
         self.requests.append(asked)
         self.ids.append(request.headers.get("X-Request-Id"))
+        self.traces.append(request.headers.get("traceparent"))
         if self.refuses:
             self.refuses -= 1
             return web.json_response({"error": {"message": "busy"}}, status=429, headers={"Retry-After": "7"})

@@ -13,6 +13,7 @@ pytest.importorskip("aiohttp", reason="routers need unifiedserve[cluster]")
 
 import aiohttp
 from fake_node import MODEL, FakeNode
+from prometheus_client.parser import text_string_to_metric_families
 from served_router import served
 
 from unifiedserve.cluster.members import Member
@@ -51,14 +52,14 @@ class Cluster:
 
 
 @contextlib.asynccontextmanager
-async def cluster(*nodes: FakeNode, policy: Policy = Policy.COST) -> AsyncIterator[Cluster]:
+async def cluster(*nodes: FakeNode, policy: Policy = Policy.COST, tracer: Any = None) -> AsyncIterator[Cluster]:
     async def nobody() -> AsyncIterator[list[Member]]:
         for none in list[list[Member]]():
             yield none
 
     for node in nodes:
         await node.start()
-    router = Router(policy, nobody())
+    router = Router(policy, nobody(), tracer)
     async with router.running(), served(router) as url, httpx.AsyncClient(base_url=url, timeout=60) as client:
         own = Cluster(client, router, list(nodes))
         await own.told(list(nodes))
@@ -105,6 +106,14 @@ async def test_a_full_node_is_passed_over() -> None:
         first.refuses = second.refuses = 1
         answer = await own.client.post(CHAT, json=asked())
         assert (answer.status_code, answer.headers["retry-after"]) == (429, "7")
+
+
+async def test_a_refusal_is_told_though_another_node_broke_off() -> None:
+    first, second = FakeNode(), FakeNode(wait=1.0)
+    first.refuses, second.breaks_after = 1, [0]
+    async with cluster(first, second) as own:
+        answer = await own.client.post(CHAT, json=asked(stream=False))
+        assert (answer.status_code, answer.json()["error"]["message"]) == (429, "busy")
 
 
 async def test_a_request_that_ends_every_node_ends() -> None:
@@ -211,3 +220,43 @@ async def test_a_node_that_cannot_be_reached_is_named() -> None:
         answer = await own.client.get("/ready")
         assert answer.status_code == 503
         assert "n0 at" in answer.json()["unreachable"][0]
+
+
+async def test_what_became_of_requests_is_counted() -> None:
+    first, second = FakeNode(), FakeNode(wait=1.0)
+    first.refuses, second.breaks_after = 1, [5]
+    async with cluster(first, second) as own:
+        assert (await own.client.post(CHAT, json=asked())).text == WHOLE
+        told = (await own.client.get("/metrics")).text
+    samples = {
+        (sample.name.removeprefix("unifiedserve:router_"), *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(told)
+        for sample in family.samples
+    }
+    assert samples["requests_total", "200", "n1"] == 1
+    assert samples["refusals_total", "n0"] == samples["breaks_total", "n1"] == 1
+    assert samples["failures_total",] == samples["requests_in_flight",] == 0
+    assert samples["node_wait_seconds", "n1"] == 1.0
+    assert samples["time_to_answer_seconds_count",] == 1
+
+
+async def test_nodes_go_on_with_the_callers_trace() -> None:
+    sdk = pytest.importorskip("opentelemetry.sdk.trace", reason="the extra `otel` is not installed")
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    exporter, provider = InMemorySpanExporter(), sdk.TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    first, second = FakeNode(), FakeNode(wait=1.0)
+    first.breaks_after = [5]
+    trace, caller = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+    async with cluster(first, second, tracer=provider.get_tracer("test")) as own:
+        answer = await own.client.post(CHAT, json=asked(), headers={"traceparent": f"00-{trace}-{caller}-01"})
+        assert answer.text == WHOLE
+    lost, went_on, root = exporter.get_finished_spans()
+    assert f"{root.parent.span_id:016x}" == caller
+    assert {span.parent.span_id for span in (lost, went_on)} == {root.context.span_id}
+    assert lost.attributes == {"unifiedserve.node": "n0", "error.type": "broke off"}
+    assert went_on.attributes == {"unifiedserve.node": "n1"}
+    parents = [f"00-{trace}-{span.context.span_id:016x}-01" for span in (lost, went_on)]
+    assert first.traces + second.traces == parents

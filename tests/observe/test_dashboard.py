@@ -11,6 +11,13 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 from scripted import ScriptedEngine
 
+pytest.importorskip("aiohttp", reason="routers need unifiedserve[cluster]")
+
+from unifiedserve.cluster.members import Member
+from unifiedserve.cluster.router.metrics import RouterMetrics
+from unifiedserve.cluster.router.nodes import Node
+from unifiedserve.cluster.router.trip import Trip
+from unifiedserve.messages.load import EngineLoad, LoadReport
 from unifiedserve.observe.metrics import Metrics
 
 PATH = Path(__file__).resolve().parents[2] / "packaging" / "grafana" / "unifiedserve.json"
@@ -27,10 +34,25 @@ def samples_by_family() -> dict[str, set[str]]:
         metrics.stage_time("decode", kind, 1.0)
     metrics.worked("decode", "decode", 1.0)
     metrics.pulled("decode", 1, 1.0)
-    families = text_string_to_metric_families(metrics.text().decode())
+    return samples_of(metrics.text()) | samples_of(router_metrics().text())
+
+
+def router_metrics() -> RouterMetrics:
+    """Return the metrics of a router that a node has refused a request, and broken another one off."""
+    node = Node(Member(name="n", pool="p", url="http://n"))
+    node.report = LoadReport(model="m", version="0", started=0, healthy=True, max_model_len=1, load=EngineLoad())
+    metrics = RouterMetrics(lambda: [node])
+    trip = Trip(metrics, None, "/", {})
+    trip.refused("n")
+    trip.broke_off("n")
+    trip.answered("n", 200)
+    return metrics
+
+
+def samples_of(text: bytes) -> dict[str, set[str]]:
     return {
         family.name: {sample.name for sample in family.samples}
-        for family in families
+        for family in text_string_to_metric_families(text.decode())
         if not family.name.endswith("_created")  # when counting began
     }
 

@@ -135,7 +135,12 @@ class Traces:
 
 def traces_of_environment() -> Traces:
     """Return the traces that the environment asks for."""
-    return Traces(_tracer() if any(map(os.environ.get, _ENDPOINTS)) else None)
+    return Traces(tracer_of_environment())
+
+
+def tracer_of_environment() -> "Tracer | None":
+    """Return what makes spans, if the environment asks for them."""
+    return _tracer() if any(map(os.environ.get, _ENDPOINTS)) else None
 
 
 @cache

@@ -5,11 +5,12 @@ import contextlib
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import msgspec
 from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST
 from yarl import URL
 
 from unifiedserve import __version__
@@ -17,14 +18,19 @@ from unifiedserve.cluster.members import Member
 from unifiedserve.cluster.router.asked import Asked, read_asked
 from unifiedserve.cluster.router.failures import answering, last_event
 from unifiedserve.cluster.router.holders import holder, kept_in
+from unifiedserve.cluster.router.metrics import RouterMetrics
 from unifiedserve.cluster.router.nodes import Nodes
 from unifiedserve.cluster.router.plans import Plans
 from unifiedserve.cluster.router.relay import Asking, Head, Relay
+from unifiedserve.cluster.router.trip import Trip
 from unifiedserve.cluster.routing import Policy
 from unifiedserve.cluster.routing import Request as Routed
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.scheduling import Work
 from unifiedserve.server.answers.event_stream import ending
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
 
 GENERATING = ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/v1/embeddings")
 _OTHERS = ("/v1/plan", "/v1/messages/count_tokens", "/tokenize", "/detokenize", "/v1/files")
@@ -37,10 +43,12 @@ _NO_WORK = Work(prompt_tokens=0)
 class Router:
     """Answers requests by the nodes that serve. Belongs to the event loop of its app."""
 
-    def __init__(self, policy: Policy, told: AsyncIterator[list[Member]]) -> None:
-        """`told` are all members, again and again; the last ones stay."""
+    def __init__(self, policy: Policy, told: AsyncIterator[list[Member]], tracer: "Tracer | None" = None) -> None:
+        """`told` are all members, again and again; the last ones stay. `tracer` makes spans, if there is one."""
         self._policy = policy
         self._told = told
+        self._tracer = tracer
+        self.metrics = RouterMetrics(lambda: self.nodes.each())
         self.http: aiohttp.ClientSession
         self.nodes: Nodes
         self.plans: Plans
@@ -126,6 +134,10 @@ class Router:
             ]
         )  # fmt: skip
 
+    async def read_metrics(self, request: web.Request) -> web.StreamResponse:
+        """Return the router's own metrics in Prometheus' text format."""
+        return web.Response(body=self.metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
     async def version(self, request: web.Request) -> web.StreamResponse:
         """Return the router's version."""
         return _json({"version": __version__})
@@ -147,8 +159,9 @@ class Router:
         if kept := kept_in(body):
             node = await holder(self.http, self.nodes, kept, headers)
             routed = routed if node is None else routed._replace(only=node.member.name)
-        path = str(request.rel_url)
-        relay = Relay(self.http, self.nodes, self.plans, Asking(request.method, path, body, headers, asked, routed))
+        asking = Asking(request.method, str(request.rel_url), body, headers, asked, routed)
+        trip = Trip(self.metrics, self._tracer, request.path, headers)
+        relay = Relay(self.http, self.nodes, self.plans, asking, trip)
         try:
             head = await relay.start()
             if not relay.is_streamed:
@@ -156,6 +169,7 @@ class Router:
             return await _stream(request, head, relay)
         finally:
             relay.close()
+            trip.end()
 
 
 def create_app(router: Router) -> web.Application:
@@ -173,6 +187,7 @@ def create_app(router: Router) -> web.Application:
     app.router.add_get("/v1/nodes", router.list_nodes)
     app.router.add_get("/health", router.health)
     app.router.add_get("/ready", router.ready)
+    app.router.add_get("/metrics", router.read_metrics)
     app.router.add_get("/version", router.version)
     return app
 

@@ -12,6 +12,7 @@ from unifiedserve.cluster.router.app import Router, create_app
 from unifiedserve.cluster.router.members import told
 from unifiedserve.cluster.routing import Policy
 from unifiedserve.heap import spare_collections
+from unifiedserve.observe.otel import tracer_of_environment
 from unifiedserve.server.http_server import KEEP_ALIVE_SECONDS
 from unifiedserve.server.listener import listen
 
@@ -23,7 +24,7 @@ async def route(
     nodes: str, policy: Policy, listener: socket.socket, drain_seconds: int, on_ready: Callable[[str], None]
 ) -> None:
     """Route on a bound socket until SIGINT or SIGTERM; answers that run then have some seconds to end."""
-    router = Router(policy, told(nodes))
+    router = Router(policy, told(nodes), tracer_of_environment())
     signalled, signalled_again = asyncio.Event(), asyncio.Event()
 
     def stop() -> None:

@@ -36,7 +36,12 @@ class Node:
     @property
     def is_away(self) -> bool:
         """Whether it has said nothing for some seconds: its process hangs, or it is cut off."""
-        return time.monotonic() - self.heard > _AWAY
+        return self.silent_seconds > _AWAY
+
+    @property
+    def silent_seconds(self) -> float:
+        """The time since it has told of itself, or came to be known."""
+        return time.monotonic() - self.heard
 
     async def reply(self, awaited: Awaitable[T]) -> T:
         """Return what is awaited from the node. Raises TimeoutError as soon as it is away: no connection tells that."""
@@ -165,9 +170,8 @@ class Nodes:
 
     def unreachable(self) -> list[str]:
         """Return a line for each node that has said nothing for some seconds."""
-        now = time.monotonic()
         return [
-            f"{node.member.name} at {node.member.url} has not answered for {now - node.heard:.0f} s"
+            f"{node.member.name} at {node.member.url} has not answered for {node.silent_seconds:.0f} s"
             for node in self._nodes.values()
             if node.is_away
         ]

@@ -13,6 +13,7 @@ from unifiedserve.cluster.router.asked import Asked
 from unifiedserve.cluster.router.nodes import Node, Nodes
 from unifiedserve.cluster.router.plans import Plans
 from unifiedserve.cluster.router.stream import Mark, MarkedStream
+from unifiedserve.cluster.router.trip import Trip
 from unifiedserve.cluster.routing import Request
 from unifiedserve.errors import SHUTTING_DOWN, ErrorKind, RequestError
 from unifiedserve.server.answers.marks import HEADER
@@ -48,13 +49,15 @@ class Head(NamedTuple):
 class Relay:
     """The way of one request: `start` it, then read its `body`, and `close` it in any case."""
 
-    def __init__(self, http: aiohttp.ClientSession, nodes: Nodes, plans: Plans, asking: Asking) -> None:
+    def __init__(self, http: aiohttp.ClientSession, nodes: Nodes, plans: Plans, asking: Asking, trip: Trip) -> None:
         self._http = http
         self._nodes = nodes
         self._plans = plans
         self._asking = asking
+        self._trip = trip
         self._attempts = 0
         self._refusing: set[str] = set()  # nodes that have no room for it
+        self._refusal: tuple[Head, bytes] | None = None  # what the last of them has said
         self._begun: list[list[int]] | None = None  # the tokens that the client has; None: nothing of the answer
         self._node: Node | None = None
         self._response: aiohttp.ClientResponse | None = None
@@ -76,13 +79,16 @@ class Relay:
         Raises RequestError UNAVAILABLE if there is none.
         """
         while True:
-            node, response = await self._send()
+            if (sent := await self._send()) is None:
+                return self._refused()
+            node, response = sent
             try:
                 self._whole = None if response.content_type == _EVENTS else await node.reply(response.read())
             except _BREAKS as error:
                 self._lost(node, error)
                 continue
             self._plans.served(self._asking.asked, node.member.name)
+            self._trip.answered(node.member.name, response.status)
             return Head(response.status, response.headers)
 
     async def body(self) -> AsyncIterator[bytes]:
@@ -112,9 +118,13 @@ class Relay:
             self._response.close()
 
     async def _go_on(self) -> None:
-        """Have another node send what the client lacks."""
-        _, response = await self._send()
+        """Have another node send what the client lacks; one that had no room may have some by now."""
+        self._refusing.clear()
+        if (sent := await self._send()) is None:
+            raise self._unavailable()
+        _, response = sent
         if response.content_type != _EVENTS:
+            self._trip.failed()
             reason = (await response.read()).decode(errors="replace")
             raise RequestError(f"no other node could go on with the answer: {reason}", ErrorKind.UNAVAILABLE)
 
@@ -128,28 +138,44 @@ class Relay:
     def _lost(self, node: Node, error: BaseException) -> None:
         _log.warning("%s broke off (%s): another node goes on", node.member.name, str(error) or type(error).__name__)
         self.close()
+        self._trip.broke_off(node.member.name)
         self._nodes.suspect(node)
 
-    async def _send(self) -> tuple[Node, aiohttp.ClientResponse]:
-        """Return who answers, and the response's beginning: the next one where a node breaks off, or has no room."""
+    async def _send(self) -> tuple[Node, aiohttp.ClientResponse] | None:
+        """Return who answers, and the response's beginning: the next one where a node breaks off, or has no room.
+
+        Returns None if all that can be asked have refused it. Raises RequestError UNAVAILABLE if there is none.
+        """
         while True:
             node = await self._next_node()
             if node is None or self._attempts >= _MOST_NODES:
-                if self._refusing and self._node and self._response:
-                    return self._node, self._response
-                model = self._asking.asked.model or "any model"
-                raise RequestError(f"no node takes requests for {model} now", ErrorKind.UNAVAILABLE, retry_after=1)
+                if self._refusing:
+                    return None
+                raise self._unavailable()
             self._attempts += 1
             try:
-                response = await self._post(node)
+                self._node, self._response = node, await self._post(node)
+                if self._response.status not in _REFUSED:
+                    return node, self._response
+                head = Head(self._response.status, self._response.headers)
+                self._refusal = head, await node.reply(self._response.read())
             except _BREAKS as error:
                 self._lost(node, error)
                 continue
-            self.close()
-            self._node, self._response = node, response
-            if response.status not in _REFUSED:
-                return node, response
             self._refusing.add(node.member.name)
+            self._trip.refused(node.member.name)
+
+    def _refused(self) -> Head:
+        """Answer as the last node did that had no room."""
+        assert self._refusal
+        self._trip.failed()
+        head, self._whole = self._refusal
+        return head
+
+    def _unavailable(self) -> RequestError:
+        self._trip.failed()
+        model = self._asking.asked.model or "any model"
+        return RequestError(f"no node takes requests for {model} now", ErrorKind.UNAVAILABLE, retry_after=1)
 
     async def _next_node(self) -> Node | None:
         """Return who is to serve it next; if nobody can, and nobody has refused it, who can within some seconds."""
@@ -164,7 +190,9 @@ class Relay:
 
     async def _post(self, node: Node) -> aiohttp.ClientResponse:
         asking = self._asking
-        headers = {**asking.headers, HEADER: "1"} if asking.asked.stream else asking.headers
+        headers = {**asking.headers, **self._trip.asks(node.member.name)}
+        if asking.asked.stream:
+            headers[HEADER] = "1"
         url = URL(node.member.url + asking.path, encoded=True)
         asked = self._http.request(asking.method, url, data=self._resuming(), headers=headers, timeout=_NO_LIMIT)
         return await node.reply(asked)
