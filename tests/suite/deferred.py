@@ -204,6 +204,9 @@ class DeferredDevice:
     def panels(self, dtype: str) -> bool:
         return False
 
+    def divides(self, text: Any, dtype: str) -> bool:
+        return False
+
     def decode_bytes(self, text: Any, rows: int, tokens: int, page_size: int) -> int:
         return decode_bytes(text, rows, tokens, page_size)
 

@@ -20,7 +20,7 @@ from unifiedserve.engine.resources import (
     check_threads,
     shared_sizes,
 )
-from unifiedserve.engine.weight_source import bytes_by_memory, wanted_by, weight_source
+from unifiedserve.engine.weight_source import bytes_by_memory, sources_of_ranks, wanted_by
 from unifiedserve.memory.shared import EngineLayout, MemoryLayout
 from unifiedserve.memory.weights import weights_bytes
 from unifiedserve.placement import Instance, Network, Placement, Stage
@@ -51,7 +51,7 @@ def run(config: EngineConfig, console: Console) -> None:
         for memory, sizes in memories.items():
             _print_sum(console, f"{memory}{_where(layout.memories[memory])}", sizes)
         _print_sum(console, "shared by all of them", {"queues": layout.queue_bytes})
-    workers = len(placement.instances)
+    workers = config.machine.processes
     console.print(f"and of their own: {workers} x {WORKER_MIB} = {workers * WORKER_MIB:,} MiB at most when idle")
     check_memories(config)
     check_sandbox(config)
@@ -65,11 +65,12 @@ def _planned(config: EngineConfig) -> tuple[EngineLayout, Sizes, Mapping[Network
     dtype = dtype_of(config, device)
     layout = plan_layout(config, config.machine.workers, processor, dtype, "none", "none", device)
     own: torch.dtype = getattr(torch, dtype)
-    tensors = weight_source(config, model_dir, processor.config, device, dtype)
+    sources = sources_of_ranks(config, model_dir, processor.config, device, dtype)
     networks = {
-        network: weights_bytes(tensors, own, wanted_by([network], processor.config)) for network in reversed(Network)
+        network: sum(weights_bytes(source, own, wanted_by([network], processor.config)) for source in sources)
+        for network in reversed(Network)
     }
-    return layout, bytes_by_memory(layout, tensors, processor.config, dtype), networks
+    return layout, bytes_by_memory(layout, sources, processor.config, dtype), networks
 
 
 def _sizes(layout: EngineLayout, weights: Sizes, networks: Mapping[Network, int]) -> dict[str, Sizes]:

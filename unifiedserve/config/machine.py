@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from unifiedserve.errors import ConfigError
-from unifiedserve.placement import MODEL_STAGES, Placement, Stage, read_placement
+from unifiedserve.placement import MODEL_STAGES, Instance, Network, Placement, Stage, networks_of, read_placement
 from unifiedserve.placement.cores import cores_by_node
 from unifiedserve.placement.numa import place_by_node
 
@@ -106,9 +106,19 @@ class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
             "Default: no limit"
         ),
     ] = ()
+    tensor_parallel_size: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=64,
+            description="Over how many processes, its ranks, each worker spreads the language model (CPU only). Each "
+            "has an equal part of the worker's cores, of the attention heads and of the weights, which it reads from "
+            "memory near to them. The number must divide the heads; the vision encoder stays whole, on the first rank",
+        ),
+    ] = 1
     vision_threads: Annotated[int, Meta(ge=0, description="Threads that decode videos. 0: one for each core")] = 0
     torch_threads: Annotated[
-        int, Meta(ge=0, description="Threads that a worker computes with. 0: one for each core")
+        int, Meta(ge=0, description="Threads that a worker, or each of its ranks, computes with. 0: one for each core")
     ] = 0
     sandbox: Annotated[
         Literal["auto", "require", "off"],
@@ -145,6 +155,15 @@ class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
                 "leave --carrier out, or have several"
             )
         return msgspec.structs.replace(placement, irp=self.irp != "off")
+
+    def ranks_of(self, instance: Instance) -> int:
+        """Return how many processes an instance is: its ranks, if it hosts the language model."""
+        return self.tensor_parallel_size if Network.LANGUAGE in networks_of(instance.stages) else 1
+
+    @property
+    def processes(self) -> int:
+        """How many processes the workers are, all ranks counted."""
+        return sum(map(self.ranks_of, self.workers.instances))
 
     @property
     def threads_of(self) -> dict[str, int]:

@@ -337,6 +337,9 @@ class Device(Protocol):
     def panels(self, dtype: str) -> bool:
         """Tell whether the language model's matrices of a dtype are to lie in panels (see device/cpu/panels.py)."""
 
+    def divides(self, text: Any, dtype: str) -> bool:
+        """Tell whether it runs a text config's language model over ranks, with weights of a dtype."""
+
     def view(self, memory: Memory) -> Tensor:
         """Return all bytes of shared memory at its `place` as uint8 [n], which keeps them mapped."""
 

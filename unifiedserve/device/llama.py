@@ -68,14 +68,17 @@ class Rotary:
 
 def fits(model: Any, dtype: torch.dtype, dtypes: Collection[torch.dtype]) -> bool:
     """Return whether a text model of transformers has these layers, in one of the `dtypes` that a device knows."""
-    config = model.config
+    contiguous = all(parameter.is_contiguous() for parameter in model.parameters())
+    return dtype in dtypes and is_llama_like(model.config) and contiguous
+
+
+def is_llama_like(config: Any) -> bool:
+    """Return whether the model of a text config has these layers."""
     return (
-        dtype in dtypes
-        and config.model_type in MODEL_TYPES
+        config.model_type in MODEL_TYPES
         and config.hidden_act == "silu"
         and not has_windows(config)
         and config.num_attention_heads % config.num_key_value_heads == 0
-        and all(parameter.is_contiguous() for parameter in model.parameters())
     )
 
 

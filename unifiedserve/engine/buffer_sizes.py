@@ -1,6 +1,7 @@
 """How large the buffers are to be, from options and the model's shapes."""
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 import torch
 
@@ -10,7 +11,7 @@ from unifiedserve.errors import ConfigError
 from unifiedserve.memory.kv_cache import KVLayout
 from unifiedserve.memory.shared import EngineLayout, MemoryLayout, PoolSize
 from unifiedserve.models.base import Processor
-from unifiedserve.placement import Placement, Stage, networks_of
+from unifiedserve.placement import Network, Placement, Stage, networks_of
 from unifiedserve.placement.instances import number_of_memory
 
 
@@ -32,7 +33,8 @@ def plan_layout(
 
     Each memory has what the stages of its instances need, in the memory of its GPU, or the host's. Names of its part of
     the weights begin with `weights`. Raises ConfigError for a buffer without a single page, for options of the
-    host's memories on a device with memory of its own, and where requests could wait for each other's pages.
+    host's memories on a device with memory of its own, where requests could wait for each other's pages, and for a
+    language model that cannot be divided among the ranks that are asked for.
     """
     sizes = config.memory
     on_nodes = config.machine.memories == "numa"
@@ -46,7 +48,9 @@ def plan_layout(
         )
     kv_dtype: torch.dtype = getattr(torch, sizes.kv_dtype(dtype))
     own: torch.dtype = getattr(torch, dtype)
-    kv = KVLayout.of(processor.config, sizes.kv_page_tokens, kv_dtype)
+    ranks = config.machine.tensor_parallel_size
+    _check_divisible(ranks, device, processor.config.get_text_config(), dtype)
+    kv = KVLayout.of(processor.config, sizes.kv_page_tokens, kv_dtype, ranks)
     pools = {
         "kv": _pool("kv_cache_mib", sizes.kv_cache_mib or DEFAULT_KV_CACHE_MIB, kv.page_bytes),
         "patch": _pool("patch_buffer_mib", sizes.patch_buffer_mib, sizes.patch_page_rows * processor.patch_row_bytes),
@@ -67,6 +71,7 @@ def plan_layout(
                 f"{weights}-{memory}",
                 device.place_of(placement.gpu_of(memory)),
                 number_of_memory(memory) if on_nodes else None,
+                ranks,
             )
             for memory in placement.memories
         },
@@ -87,6 +92,19 @@ def _check_for_gpus(config: EngineConfig) -> None:
         )
 
 
+def _check_divisible(ranks: int, device: Device, text: Any, dtype: str) -> None:
+    """Raise ConfigError if a language model's layers cannot be divided among several ranks on the device."""
+    if ranks == 1 or device.divides(text, dtype):
+        return
+    option = f"--tensor-parallel-size {ranks}"
+    if device.name != CPU.name:
+        raise ConfigError(f"{option}: ranks are processes on the CPU's cores; leave it out, or give --device cpu")
+    raise ConfigError(
+        f"{option}: a language model of type {text.model_type} in {dtype} cannot be divided among ranks; leave it out, "
+        "or serve one of those in the table of docs/models.md"
+    )
+
+
 def _needs(processor: Processor) -> dict[Stage, set[str]]:
     """Return the pools that each stage needs in the memory of its instance; vision writes to those of the encoders."""
     kept = {"visual"} if processor.keeps_visual_rows else set[str]()  # by answers
@@ -105,10 +123,12 @@ def _memory(
     weights: str,
     place: str,
     node: int | None,
+    ranks: int,
 ) -> MemoryLayout:
     """Return the layout of a memory whose instances host these stages."""
     there, networks = {pool for stage in hosted for pool in needs[stage]}, networks_of(hosted)
     sizes = {name: size if name in there else PoolSize(0, size.page_bytes) for name, size in pools.items()}
+    further = tuple(f"{weights}-rank{rank}" for rank in range(1, ranks))
     return MemoryLayout(
         **sizes,
         weights=weights if networks else "",
@@ -118,6 +138,7 @@ def _memory(
         place=place,
         node=node,
         networks=networks,
+        further_weights=further if Network.LANGUAGE in networks else (),
     )
 
 

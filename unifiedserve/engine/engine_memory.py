@@ -3,7 +3,7 @@
 import logging
 import os
 import secrets
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from unifiedserve.engine.buffer_sizes import dtype_of, plan_layout
 from unifiedserve.engine.device_sizes import DeviceSizes
 from unifiedserve.engine.rehearsal import Footprint, rehearse_alone
 from unifiedserve.engine.resources import check_memory, shared_sizes
-from unifiedserve.engine.weight_source import bytes_by_memory, wanted_by, weight_source
+from unifiedserve.engine.weight_source import bytes_by_memory, sources_of_ranks, wanted_by
 from unifiedserve.memory.numa_policy import near_node
 from unifiedserve.memory.shared import EngineLayout, SharedMemory, create_pages, free
 from unifiedserve.memory.tensors import Tensors
@@ -60,18 +60,18 @@ class EngineMemory:
             device,
         )
         self._sizes = DeviceSizes(config, processor, device)
-        tensors = self._tensors(model_dir)
-        self._weights_bytes = bytes_by_memory(self._layout, tensors, processor.config, self.dtype)
+        sources = self._sources(model_dir)
+        self._weights_bytes = bytes_by_memory(self._layout, sources, processor.config, self.dtype)
         self.uses = self._sum("weights")  # bytes of the device's memory
         self._check()
         if warning := device.slowness():
             _log.warning(warning)
         with ExitStack() as undo:
             begin_step(f"loading the weights, {self.uses['weights'] / MIB:,.0f} MiB in {self.dtype}")
-            self._weights: list[Memory] = []  # of each memory that has them
-            undo.callback(free, self._weights)
-            self._create_weights(tensors)
-            write_weights(self._weights, tensors)
+            self._weights: list[list[Memory]] = [[] for _ in sources]  # by rank, of each memory that has them
+            undo.callback(lambda: free(self._all_weights))
+            self._create_weights(sources)
+            self._write_weights(sources)
             begin_step("taking memory for the KV cache and the buffers")
             self._layout = self._sized(rehearse)
             self.uses |= self._sum("KV cache", "patch buffer", "visual buffer")
@@ -97,11 +97,11 @@ class EngineMemory:
 
     def sum_weights(self) -> list[int]:
         """Return a sum over the bytes of each copy of the weights that is in host memory, to be compared later."""
-        return [sum_in_host(weights) for weights in self._weights if weights.place == "host"]
+        return [sum_in_host(weights) for weights in self._all_weights if weights.place == "host"]
 
     def load_again(self, model_dir: Path) -> None:
         """Write the weights anew, while nobody reads them. Raises ConfigError if the checkpoint cannot be read."""
-        write_weights(self._weights, self._tensors(model_dir))
+        self._write_weights(self._sources(model_dir))
 
     def free(self) -> None:
         """Remove every segment; safe to call twice."""
@@ -116,18 +116,24 @@ class EngineMemory:
         dtype: torch.dtype = getattr(torch, self.dtype)
         return dtype
 
-    def _tensors(self, model_dir: Path) -> Tensors:
-        return weight_source(self._config, model_dir, self._processor.config, self._device, self.dtype)
+    @property
+    def _all_weights(self) -> list[Memory]:
+        return [weights for of_rank in self._weights for weights in of_rank]
 
-    def _create_weights(self, tensors: Tensors) -> None:
-        """Take memory for the weights in each memory whose stages need some."""
+    def _sources(self, model_dir: Path) -> list[Tensors]:
+        return sources_of_ranks(self._config, model_dir, self._processor.config, self._device, self.dtype)
+
+    def _create_weights(self, sources: Sequence[Tensors]) -> None:
+        """Take memory for the weights of each rank in each memory whose stages need some."""
         for memory in self._layout.memories.values():
-            if memory.weights:
-                wanted = wanted_by(memory.networks, self._processor.config)
+            wanted = wanted_by(memory.networks, self._processor.config)
+            for name, source, of_rank in zip(memory.weights_of_ranks, sources, self._weights, strict=False):
                 with near_node(memory.node):
-                    self._weights.append(
-                        create_weights(tensors, memory.weights, self._torch_dtype, memory.place, wanted)
-                    )
+                    of_rank.append(create_weights(source, name, self._torch_dtype, memory.place, wanted))
+
+    def _write_weights(self, sources: Sequence[Tensors]) -> None:
+        for of_rank, source in zip(self._weights, sources, strict=True):
+            write_weights(of_rank, source)
 
     def _sum(self, *uses: str) -> dict[str, int]:
         """Return the bytes of all memories for these uses."""
@@ -138,7 +144,7 @@ class EngineMemory:
         """Raise ConfigError if it can be known before that the weights or the buffers do not fit."""
         layout = self._layout
         if self._device.room() is None:
-            check_memory(shared_sizes(layout, self._weights_bytes), len(layout.instances))
+            check_memory(shared_sizes(layout, self._weights_bytes), self._config.machine.processes)
             return
         self._sizes.check(layout, self._weights_bytes)
         check_memory({"queues": layout.queue_bytes}, len(layout.instances))

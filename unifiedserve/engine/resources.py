@@ -23,10 +23,12 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def check_threads(config: EngineConfig) -> None:
-    """Raise ConfigError if a worker is to have more threads than there are cores, which slows it down."""
+    """Raise ConfigError if a worker is to have more threads or ranks than there are cores, which slows it down."""
     for instance in config.machine.workers.instances:
         cores = len(instance.cores) or len(os.sched_getaffinity(0))
         who = f"the worker {instance.name}" if instance.cores else "this process"
+        if (ranks := config.machine.ranks_of(instance)) > cores:
+            raise ConfigError(f"--tensor-parallel-size {ranks}: {who} may use {cores} cores; ask for {cores} or fewer")
         for option, threads in (
             ("--torch-threads", config.machine.torch_threads),
             ("--vision-threads", config.machine.vision_threads),

@@ -1,6 +1,6 @@
 """What of a checkpoint goes into which memory, and in which form."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,17 @@ from unifiedserve.quantization.read import QuantizedTensors, quantization_config
 from unifiedserve.ranks.parts import Cut, RankPart
 
 _BITS = {"int8": 8, "int4": 4}
+
+
+def sources_of_ranks(
+    config: EngineConfig, model_dir: Path, model_config: Any, device: Device, dtype: str
+) -> list[Tensors]:
+    """Return what `weight_source` does for each rank. Raises ConfigError as it does."""
+    ranks, text = config.machine.tensor_parallel_size, model_config.get_text_config()
+    if ranks == 1:
+        return [weight_source(config, model_dir, model_config, device, dtype)]
+    parts = [RankPart(text, rank, ranks) for rank in range(ranks)]
+    return [weight_source(config, model_dir, model_config, device, dtype, part) for part in parts]
 
 
 def weight_source(
@@ -72,15 +83,17 @@ def wanted_by(networks: Collection[Network], model_config: Any) -> Wanted:
     return lambda name: network_of(name) in networks
 
 
-def bytes_by_memory(layout: EngineLayout, tensors: Tensors, model_config: Any, dtype: str) -> dict[str, int]:
-    """Return the bytes that the weights take in each memory, from the headers alone."""
+def bytes_by_memory(layout: EngineLayout, sources: Sequence[Tensors], model_config: Any, dtype: str) -> dict[str, int]:
+    """Return the bytes that the weights of all ranks take in each memory, from the headers alone."""
     own: torch.dtype = getattr(torch, dtype)
-    networks = {memory: each.networks for memory, each in layout.memories.items()}
+    kinds = {memory: (each.networks, len(each.weights_of_ranks)) for memory, each in layout.memories.items()}
     sizes = {
-        each: weights_bytes(tensors, own, wanted_by(each, model_config)) if each else 0
-        for each in set(networks.values())
+        (networks, ranks): sum(
+            weights_bytes(source, own, wanted_by(networks, model_config)) for source in sources[:ranks]
+        )
+        for networks, ranks in set(kinds.values())
     }
-    return {memory: sizes[each] for memory, each in networks.items()}
+    return {memory: sizes[kind] for memory, kind in kinds.items()}
 
 
 def _as_stored(model_dir: Path, model_config: Any, quantized: Mapping[str, Any] | None) -> Weights:

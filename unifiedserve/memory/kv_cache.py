@@ -12,7 +12,7 @@ from unifiedserve.attention import RaggedBatch, Span
 from unifiedserve.device import CPU, Device
 from unifiedserve.memory.device_pages import DevicePages
 from unifiedserve.memory.recurrent_state import RecurrentStates, StateLayout
-from unifiedserve.ranks.parts import RankPart
+from unifiedserve.ranks.parts import kv_heads_of
 
 SCALE_BYTES = 4
 
@@ -62,7 +62,7 @@ class KVLayout:
         state = StateLayout.of(text)
         crossing = len(getattr(text, "cross_attention_layers", ()))
         layers = text.num_hidden_layers - crossing - (state.layers if state else 0)
-        kv_heads = text.num_key_value_heads if ranks == 1 else RankPart(text, 0, ranks).kv_heads
+        kv_heads = kv_heads_of(text, ranks)
         return KVLayout(layers, page_size, kv_heads, head_dim, dtype, state, ranks)
 
 

@@ -44,6 +44,12 @@ class MemoryLayout(msgspec.Struct, frozen=True):
     place: str = "host"
     node: int | None = None  # of NUMA, that the bytes are to come from; None: any
     networks: tuple[Network, ...] = tuple(Network)
+    further_weights: tuple[str, ...] = ()  # names of those of the ranks after the first one
+
+    @property
+    def weights_of_ranks(self) -> tuple[str, ...]:
+        """The names of each rank's weights; none if there are no weights."""
+        return (self.weights, *self.further_weights) if self.weights else ()
 
     @property
     def pools(self) -> dict[str, PoolSize]:

@@ -1,7 +1,7 @@
 """The two sides of every model family: a `Processor` for the API process, a `LanguageAdapter` for the workers."""
 
 import re
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -253,8 +253,13 @@ class LanguageAdapter:
         self.fused = runner is not None
         self._run = runner or self.run_modules
         self._head = device.kernels.head(self.model.get_output_embeddings()) if generates and speaks else None
+        self._give_way: Callable[[bool], None] = device.sharing.give_way
         #: what this rank has of the language model, of several
         self.part = self._join(group, runner) if group and speaks else None
+
+    def give_way(self, giving: bool) -> None:
+        """Leave half of the cores to other processes from now on, or use all: every rank of a group does."""
+        self._give_way(giving)
 
     def _join(self, group: Group, runner: StepRunner | None) -> PartOfModel:
         """Become one rank of a group; the first one has the others take part in all that it is asked for."""
@@ -262,11 +267,12 @@ class LanguageAdapter:
             raise ConfigError(f"--tensor-parallel-size {group.part.ranks}: {NOT_DIVIDED}")
         embedding = self.language_model.get_input_embeddings()
         hidden: int = self.config.get_text_config().hidden_size
-        part = PartOfModel(group, embedding, runner, self._head, hidden, self.dtype)
+        part = PartOfModel(group, embedding, runner, self._head, hidden, self.dtype, self._give_way)
         if group.leads:
             leader = Leader(part)
             self.language_model.set_input_embeddings(SpreadEmbedding(leader))
             self._run, self._head = leader.step, self._head and leader.logits
+            self._give_way = leader.give_way
         return part
 
     def positions(self, token_ids: Sequence[int], media: Sequence[MediaPlan]) -> Tensor:

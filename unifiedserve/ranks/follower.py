@@ -3,7 +3,7 @@
 import torch
 
 from unifiedserve.attention import PagedKV
-from unifiedserve.ranks.messages import Embed, Leave, Logits, Step, token_ids
+from unifiedserve.ranks.messages import Embed, GiveWay, Leave, Logits, Step, token_ids
 from unifiedserve.ranks.model import PartOfModel
 
 
@@ -20,5 +20,7 @@ def follow(part: PartOfModel, kv: PagedKV) -> None:
                 positions, batch = message.batch()
                 embeds = torch.empty(positions.shape[1], message.width, dtype=part.dtype)
                 part.step(embeds, positions, batch, kv)
+            case GiveWay(giving):
+                part.give_way(giving)
             case Logits(rows):
                 part.logits(torch.empty(rows, part.hidden, dtype=part.dtype))

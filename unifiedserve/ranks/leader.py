@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from unifiedserve.attention import PagedKV, RaggedBatch
-from unifiedserve.ranks.messages import Embed, Leave, Logits, Step, to_bytes
+from unifiedserve.ranks.messages import Embed, GiveWay, Leave, Logits, Step, to_bytes
 from unifiedserve.ranks.model import PartOfModel
 
 
@@ -15,6 +15,7 @@ class Leader:
     def __init__(self, part: PartOfModel) -> None:
         self._part = part
         self._group = part.group
+        self._gives_way = False
 
     def embed(self, token_ids: Tensor) -> Tensor:
         """Return the embeddings [n, hidden] of token ids int64 [n]."""
@@ -30,6 +31,13 @@ class Leader:
         """Return the logits float32 [k, vocab] of hidden states [k, hidden]."""
         self._group.tell(Logits(len(hidden)))
         return self._part.logits(hidden)
+
+    def give_way(self, giving: bool) -> None:
+        """Have all ranks leave half of their cores to other processes, or use all."""
+        if giving != self._gives_way:
+            self._gives_way = giving
+            self._group.tell(GiveWay(giving))
+        self._part.give_way(giving)
 
     def dismiss(self) -> None:
         """Have the other ranks end."""

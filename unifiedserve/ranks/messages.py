@@ -66,11 +66,17 @@ class Logits(msgspec.Struct, frozen=True, tag=True, array_like=True):
     rows: int
 
 
+class GiveWay(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Leave half of the cores to other processes from now on, or use all."""
+
+    giving: bool
+
+
 class Leave(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """End."""
 
 
-Message = Embed | Step | Logits | Leave
+Message = Embed | Step | Logits | GiveWay | Leave
 _decoder = msgspec.msgpack.Decoder(Message)
 
 

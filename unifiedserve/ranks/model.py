@@ -23,15 +23,19 @@ class PartOfModel:
         head: Callable[[Tensor], Tensor] | None,
         hidden: int,
         dtype: torch.dtype,
+        give_way: Callable[[bool], None],
     ) -> None:
-        """Take modules over the rank's part; the runner sums up over the group by itself."""
+        """Take modules over the rank's part; the runner sums up over the group by itself.
+
+        `give_way` is called in each process when the model is to leave cores to others, or has all again.
+        """
         self.group = group
         self.hidden = hidden
         self.dtype = dtype
+        self.give_way = give_way
         self._embedding = embedding
         self._runner = runner
         self._head = head
-        self._gathered = torch.empty(0)
 
     def embed(self, token_ids: Tensor) -> Tensor:
         """Return the embeddings [n, hidden] of token ids int64 [n]: a sum in which one rank has each row."""

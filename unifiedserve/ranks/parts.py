@@ -35,18 +35,11 @@ class RankPart:
     def __init__(self, text: Any, rank: int, ranks: int) -> None:
         """Take a transformers text config. Raises ConfigError, with numbers that do, if its heads cannot be divided."""
         self.rank, self.ranks = rank, ranks
-        heads, kv_heads = text.num_attention_heads, text.num_key_value_heads
-        if not _divides(heads, kv_heads, ranks):
-            known = ", ".join(map(str, possible_ranks(heads, kv_heads)))
-            raise ConfigError(
-                f"--tensor-parallel-size {ranks}: {heads} heads, and {kv_heads} of keys and values, cannot be divided "
-                f"among {ranks} ranks; numbers that do are {known}"
-            )
-        self.kv_heads = max(1, kv_heads // ranks)
-        first_kv = rank * kv_heads // ranks
+        heads, kv_heads = text.num_attention_heads, kv_heads_of(text, ranks)
+        first_kv = rank * text.num_key_value_heads // ranks
         dim = getattr(text, "head_dim", None) or text.hidden_size // heads
         queries = _range(heads // ranks * dim, rank)
-        shared = (first_kv * dim, (first_kv + self.kv_heads) * dim)
+        shared = (first_kv * dim, (first_kv + kv_heads) * dim)
         inner = _part(text.intermediate_size, rank, ranks)
         self.tokens = range(*_vocabulary(text.vocab_size, rank, ranks))
         #: how many rows of the vocabulary each rank has
@@ -71,6 +64,19 @@ class RankPart:
             return None
         cut = self._cuts.get(match[1] or match[3])
         return None if cut and cut.dim and match[2] == "bias" else cut  # a bias of sums is whole
+
+
+def kv_heads_of(text: Any, ranks: int) -> int:
+    """Return how many heads of keys and values each rank has. Raises ConfigError as `RankPart` does."""
+    heads: int = text.num_attention_heads
+    kv_heads: int = text.num_key_value_heads
+    if not _divides(heads, kv_heads, ranks):
+        known = ", ".join(map(str, possible_ranks(heads, kv_heads)))
+        raise ConfigError(
+            f"--tensor-parallel-size {ranks}: {heads} heads, and {kv_heads} of keys and values, cannot be divided "
+            f"among {ranks} ranks; numbers that do are {known}"
+        )
+    return max(1, kv_heads // ranks)
 
 
 def possible_ranks(heads: int, kv_heads: int) -> list[int]:

@@ -21,6 +21,7 @@ from unifiedserve.models.chat import load_tokenizer
 from unifiedserve.models.registry import load_adapter, load_config
 from unifiedserve.placement import Stage, networks_of
 from unifiedserve.profiles import steps_of
+from unifiedserve.ranks.group import Group
 from unifiedserve.reading.readers import Reading
 from unifiedserve.recording.folder import begin_run
 from unifiedserve.recording.log import Log
@@ -68,10 +69,12 @@ def build_lanes(
     port: Port,
     reading: Reading | None = None,
     log: Log | None = None,
+    group: Group | None = None,
 ) -> tuple[list[Lane], Ready]:
     """Return the lanes of the instance on its device, and what the engine is told when they are up.
 
-    Images are read by `reading`, or where the lane runs. What the turns decide goes to the `log`.
+    Images are read by `reading`, or where the lane runs. What the turns decide goes to the `log`. In a `group` the
+    language model is one rank's part.
 
     Raises ConfigError if the model or the machine is not what they need, and DamagedWeightsError.
     """
@@ -83,7 +86,7 @@ def build_lanes(
     if stages - {Stage.VISION}:
         device.verify()
         ready.weights_sum = _check_weights(spec, device)
-        lane, ready.decode_step = _language_lane(spec, memory, device, port, log)
+        lane, ready.decode_step = _language_lane(spec, memory, device, port, log, group)
         lanes.append(lane)
     return lanes, ready
 
@@ -143,14 +146,14 @@ def _pool(spec: WorkerSpec, memory: SharedMemory, key: PoolKey) -> PagePool:
 
 
 def _language_lane(
-    spec: WorkerSpec, memory: SharedMemory, device: Device, port: Port, log: Log | None
+    spec: WorkerSpec, memory: SharedMemory, device: Device, port: Port, log: Log | None, group: Group | None
 ) -> tuple[LanguageLane, float | None]:
     hosted = frozenset(spec.instance.stages)
     grammars = Grammars(
         lambda: tokenizer_json(load_tokenizer(Path(spec.model_dir))), spec.vocab_size, spec.eos_token_ids
     )
     patches, visual = _media_buffers(spec, memory, spec.instance.memory, device)
-    model = _load_model(spec, visual, memory)
+    model = _load_model(spec, visual, memory, group)
     sampler = Sampler(grammars, spec.eos_token_ids)
     generates = Stage.DECODE in hosted and model.adapter.pooling is None
     decoder = _decoder(spec, model) if generates else None
@@ -227,12 +230,14 @@ def _speculation(most: int, model: LanguageModel) -> Speculation:
     return Speculation(most if known else 0, adapter.visual_ids, row_cost(weight_bits(adapter.language_model)))
 
 
-def _load_model(spec: WorkerSpec, visual: RowBuffer, memory: SharedMemory) -> LanguageModel:
-    """Return the model over the shared KV cache and the visual buffer."""
+def _load_model(spec: WorkerSpec, visual: RowBuffer, memory: SharedMemory, group: Group | None) -> LanguageModel:
+    """Return the model over the shared KV cache and the visual buffer, once all ranks of a group have loaded theirs."""
     device, model_dir = visual.device, Path(spec.model_dir)
     weights, networks = attach_weights(spec.memory.weights, device), networks_of(spec.instance.stages)
-    adapter = load_adapter(model_dir, weights, visual.dtype, device, networks)
+    adapter = load_adapter(model_dir, weights, visual.dtype, device, networks, group)
     kv_dtype: torch.dtype = getattr(torch, spec.config.memory.kv_dtype(spec.dtype))
-    layout = KVLayout.of(load_config(model_dir), spec.config.memory.kv_page_tokens, kv_dtype)
+    layout = KVLayout.of(load_config(model_dir), spec.config.memory.kv_page_tokens, kv_dtype, spec.ranks)
     pool = _pool(spec, memory, (spec.instance.memory, "kv"))
+    if group:
+        group.meet(spec.config.machine.startup_timeout)
     return LanguageModel(adapter, KVCache(pool, layout, visual.rows, device))

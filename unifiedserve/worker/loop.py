@@ -24,6 +24,7 @@ from unifiedserve.worker.assembly import begin_log, build_lanes
 from unifiedserve.worker.confinement import confine
 from unifiedserve.worker.lane import AT_ONCE, ON_MESSAGE, Lane
 from unifiedserve.worker.port import Port
+from unifiedserve.worker.ranks import Ranks, fork_ranks
 from unifiedserve.worker.spec import WorkerSpec
 
 _BEATS = 4  # in the time that a worker may be silent
@@ -33,17 +34,27 @@ class Worker:
     """The stages of one instance, and their connections."""
 
     def __init__(
-        self, spec: WorkerSpec, device: Device, reading: Reading | None = None, log: Log | None = None
+        self,
+        spec: WorkerSpec,
+        device: Device,
+        reading: Reading | None = None,
+        log: Log | None = None,
+        ranks: Ranks | None = None,
     ) -> None:
-        """Attach, and build the lanes; images are read by `reading`, or in this process. Turns go to the `log`."""
+        """Attach, and build the lanes; images are read by `reading`, or in this process. Turns go to the `log`.
+
+        `ranks` are the instance's others, if there are several.
+        """
         self._memory = SharedMemory.attach(spec.layout, spec.attached)
         self._port = Port.connect(spec.placement, spec.instance, self._memory, device)
         self._beat = spec.config.machine.worker_timeout / _BEATS
         self._lanes: list[Lane] = []
         self._log = log
+        self._ranks = ranks
         self._serving = True
+        group = ranks.group if ranks else None
         try:
-            self._lanes, ready = build_lanes(spec, device, self._memory, self._port, reading, log)
+            self._lanes, ready = build_lanes(spec, device, self._memory, self._port, reading, log, group)
         except ConfigError as error:
             self._port.outbox.to_engine(Unfit(str(error)))  # and wait for the engine to end what else has been started
         else:
@@ -87,6 +98,8 @@ class Worker:
         """Stop what runs beside the loop."""
         for lane in self._lanes:
             lane.close()
+        if self._ranks:
+            self._ranks.dismiss()
         if self._log:
             self._log.close()
 
@@ -139,10 +152,11 @@ def run(spec: WorkerSpec) -> None:
     device = open_device(spec.device, spec.config)  # first: what is configured names cores of the other workers, too
     if spec.instance.cores:
         os.sched_setaffinity(0, spec.instance.cores)  # before libraries count the cores
+    ranks = fork_ranks(spec, device)  # before there are threads, which would be missing in the others
     log = begin_log(spec)
     confine(spec)  # before torch starts threads: those there are already would not be
     device.sharing.enter(spec.instance, spec.config.machine.torch_threads)
-    worker = Worker(spec, device, _reading(spec), log)
+    worker = Worker(spec, device, _reading(spec), log, ranks)
     give_back_at_rest()
     try:
         worker.run()

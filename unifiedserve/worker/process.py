@@ -1,6 +1,5 @@
 """A worker's process, however it is started: its imports, its name, its parent's end and its exit code."""
 
-import ctypes
 import logging
 import os
 import warnings
@@ -8,24 +7,19 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from unifiedserve.config import LARGE_IMAGE_WARNING
+from unifiedserve.errors import ConfigError
 from unifiedserve.models.hub import load_transformers
 from unifiedserve.parents_end import end_with_parent
 from unifiedserve.worker import loop
 from unifiedserve.worker.assembly import DAMAGED_WEIGHTS, DamagedWeightsError
+from unifiedserve.worker.process_name import rename
 from unifiedserve.worker.spec import WorkerSpec
-
-_PR_SET_NAME = 15
 
 
 def prepare_interpreter() -> None:
     """Import what all workers need."""
     warnings.filterwarnings("ignore", LARGE_IMAGE_WARNING)
     load_transformers()
-
-
-def rename(name: str) -> None:
-    """Set the name (at most 15 characters are kept) that `ps -o comm` and `top` show."""
-    ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode())
 
 
 def become_worker(parent: int, prepare: Callable[[], None], spec: WorkerSpec) -> NoReturn:
@@ -44,6 +38,8 @@ def become_worker(parent: int, prepare: Callable[[], None], spec: WorkerSpec) ->
     except DamagedWeightsError as error:
         logging.error("%s", error)
         code = DAMAGED_WEIGHTS
+    except ConfigError as error:
+        logging.error("the worker cannot start: %s", error)
     except BaseException:
         logging.exception("the worker cannot go on")
     finally:

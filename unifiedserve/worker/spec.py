@@ -45,6 +45,11 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
         return self.layout.memories[self.instance.memory]
 
     @property
+    def ranks(self) -> int:
+        """How many processes the instance is."""
+        return self.config.machine.ranks_of(self.instance)
+
+    @property
     def attached(self) -> set[str]:
         """The memories that the instance works with: its own, and where it hosts vision those of all encoders."""
         encoders = {name for name, memory in self.layout.memories.items() if memory.patch.pages}

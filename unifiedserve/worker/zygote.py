@@ -28,7 +28,8 @@ from unifiedserve.models.registry import preload
 from unifiedserve.parents_end import signal_parents_end
 from unifiedserve.worker.fork_obstacles import fork_obstacles
 from unifiedserve.worker.new_interpreter import start_interpreter
-from unifiedserve.worker.process import become_worker, prepare_interpreter, rename
+from unifiedserve.worker.process import become_worker, prepare_interpreter
+from unifiedserve.worker.process_name import rename
 from unifiedserve.worker.zygote_messages import (
     Exited,
     FromZygote,

@@ -19,7 +19,7 @@ from unifiedserve.device.cpu.processor import KERNEL_DTYPES, cpu_features, slown
 from unifiedserve.device.cpu.sharing import NiceSharing
 from unifiedserve.device.cpu.side_thread import SideThread
 from unifiedserve.device.cpu.vision import CpuVision
-from unifiedserve.device.llama import fits
+from unifiedserve.device.llama import fits, is_llama_like
 
 
 class CpuKernels:
@@ -89,6 +89,10 @@ class CpuDevice:
     def panels(self, dtype: str) -> bool:
         """Tell whether the kernels know the dtype: they read matrices in panels."""
         return getattr(torch, dtype) in KERNEL_DTYPES
+
+    def divides(self, text: Any, dtype: str) -> bool:
+        """Tell whether the kernels run the layers of a text config, of which they can sum up parts."""
+        return self.panels(dtype) and is_llama_like(text)
 
     def view(self, memory: Memory) -> Tensor:
         return from_dlpack(memory)

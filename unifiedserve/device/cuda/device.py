@@ -76,6 +76,10 @@ class CudaDevice:
         """Return False: its libraries read matrices row by row."""
         return False
 
+    def divides(self, text: Any, dtype: str) -> bool:
+        """Return False: what sums up over GPUs is not there."""
+        return False
+
     def decode_bytes(self, text: Any, rows: int, tokens: int, page_size: int) -> int:
         return decode_bytes(text, rows, tokens, page_size)
 

@@ -91,7 +91,7 @@ class ForwardStep:
         if not decode and not prefill:
             return
         self._begin(plan)
-        self._model.adapter.device.sharing.give_way(leaves_cores)
+        self._model.adapter.give_way(leaves_cores)
         for chunk, _ in prefill:
             self._note(Took(chunk.uid))
         batch = [rows for _, rows in decode] + [rows for _, rows in prefill]

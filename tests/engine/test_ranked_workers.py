@@ -1,0 +1,49 @@
+"""Workers of two ranks each answer as transformers does, and are replaced whole when one of their ranks ends."""
+
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import psutil
+import pytest
+from daemon import Daemon
+from media import Clip, text_part
+from reference import Reference
+from test_fidelity import TOKENS, Question, answer, question
+from test_life_of_requests import ask, tokens
+
+pytestmark = pytest.mark.daemon("its workers are several ranks", tensor_parallel_size=2, worker_timeout=2.0)
+
+WHOLE: dict[str, Any] = {"max_tokens": 150, "extra_body": {"return_token_ids": True, "ignore_eos": True}}
+
+
+def ranks_of(daemon: Daemon, instance: str) -> list[psutil.Process]:
+    """Return the processes of an instance's other ranks."""
+    return psutil.Process(daemon.engine.observation.worker_pids()[instance]).children()
+
+
+@pytest.mark.parametrize("name", ["text", "image and video"])
+def test_the_tokens_are_those_of_generate(
+    daemon: Daemon, clips: Callable[[int], Clip], hf: Reference, name: str
+) -> None:
+    asked: Question = question(name, clips)
+    assert answer(daemon, asked) == hf.generate(asked.case, TOKENS)
+    assert [len(ranks_of(daemon, instance)) for instance in ("vision", "encode-prefill", "decode")] == [0, 1, 1]
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+def test_an_answer_outlives_a_rank(daemon: Daemon, how: signal.Signals, capfd: pytest.CaptureFixture[str]) -> None:
+    """One that hangs is named."""
+    expected = tokens(daemon, text_part("Sing."), **WHOLE)
+    (rank,), worker = ranks_of(daemon, "decode"), daemon.engine.observation.worker_pids()["decode"]
+    chunks = iter(ask(daemon, text_part("Sing."), stream=True, **WHOLE))
+    got = list(next(chunks).choices[0].token_ids or ())
+    rank.send_signal(how)
+    got += [token for chunk in chunks for token in chunk.choices[0].token_ids or ()]
+    assert got == expected
+    assert daemon.engine.observation.worker_pids()["decode"] != worker
+    psutil.wait_procs([rank], timeout=60)
+    assert not rank.is_running()
+    assert len(ranks_of(daemon, "decode")) == 1
+    daemon.wait_idle()
+    assert "rank 1" in capfd.readouterr().err
