@@ -58,9 +58,10 @@ Step = Callable[[], object]
 class DecodeStep:
     """A decode step over pages in random order, filled with random keys and values."""
 
-    def __init__(self, adapter: LanguageAdapter, batch: int, context: int) -> None:
+    def __init__(self, adapter: LanguageAdapter, batch: int, context: int, ranks: int = 1) -> None:
         self.adapter = adapter
-        layout = KVLayout.of(adapter.config, PAGE_TOKENS, adapter.dtype)
+        layout = KVLayout.of(adapter.config, PAGE_TOKENS, adapter.dtype, ranks)
+        self.layout = layout
         self.token_bytes = layout.page_bytes / PAGE_TOKENS
         count = -(-(context + 1) // PAGE_TOKENS)
         self.pool = PagePool.create(f"bench-step-{os.getpid()}-{id(self)}", batch * count, layout.page_bytes)

@@ -50,7 +50,10 @@ def _sum(tensors: list[torch.Tensor]) -> torch.Tensor:
     count=st.integers(1, 4),
     slot_bytes=st.sampled_from([64, 40_000, 1 << 17]),
     operations=st.lists(
-        st.tuples(st.sampled_from(["float32", "bfloat16", "gather", "broadcast", "barrier"]), st.integers(0, 40_000)),
+        st.tuples(
+            st.sampled_from(["float32", "bfloat16", "gather", "gather to one", "broadcast", "barrier"]),
+            st.integers(0, 40_000),
+        ),
         min_size=1,
         max_size=8,
     ),
@@ -77,6 +80,11 @@ def test_each_rank_gets_what_all_ranks_give(
                 whole = torch.empty(count * own.numel())
                 rank.all_gather(_bytes_of(own), _bytes_of(whole))
                 assert torch.equal(whole, torch.cat(values))
+            elif name == "gather to one":
+                root = number % count
+                whole = torch.empty(count * own.numel())
+                rank.gather(root, _bytes_of(own), _bytes_of(whole) if rank.rank == root else None)
+                assert rank.rank != root or torch.equal(whole, torch.cat(values))
             elif name == "broadcast":
                 rank.broadcast(number % count, _bytes_of(own))
                 assert torch.equal(own, values[number % count])
@@ -149,7 +157,7 @@ def test_what_cannot_be_is_refused() -> None:
             only.all_reduce(bytes(8), "float32")
         with pytest.raises(ValueError, match="needs room for 8, not 9"):
             only.all_gather(bytes(8), bytearray(9))
-        with pytest.raises(ValueError, match="rank 1 is none"):
+        with pytest.raises(ValueError, match="there is no rank 1"):
             only.broadcast(1, bytearray(4))
         only.close()
         with pytest.raises(ArenaError, match="closed"):

@@ -1,10 +1,13 @@
 """A language model over several ranks says what it says on one, and no rank has more than its part."""
 
+import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from deferred import DeferredDevice
 from hypothesis import given
 from hypothesis import strategies as st
 from model_loop import Loop, Request, make_adapter
@@ -12,14 +15,18 @@ from rank_threads import ranks_of
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.device import CPU
+from unifiedserve.engine.buffer_sizes import plan_layout
 from unifiedserve.engine.weight_source import weight_source
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.weights import weights_bytes
 from unifiedserve.models.base import ExpandedPrompt
 from unifiedserve.models.hub import load_transformers
+from unifiedserve.models.language_models import LANGUAGE_MODELS
 from unifiedserve.models.registry import load_config
+from unifiedserve.placement import read_placement
 from unifiedserve.ranks.parts import RankPart, possible_ranks
 
+REPOSITORY = Path(__file__).resolve().parents[2]
 SIZES = {
     "vocab_size": 301,
     "hidden_size": 128,
@@ -159,6 +166,35 @@ def test_refuses_numbers_that_do_not_divide_the_heads() -> None:
     text = make_config("qwen2", num_attention_heads=14, num_key_value_heads=2)
     with pytest.raises(ConfigError, match=r"3: 14 heads, and 2 of keys and values, .*numbers that do are 1, 2, 14$"):
         RankPart(text, 0, 3)
+
+
+def test_the_page_says_which_models_can_be_divided() -> None:
+    page = (REPOSITORY / "docs" / "models.md").read_text()
+    section = page.partition("## Over several ranks")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1:3] for line in section.splitlines() if line.startswith("| ")][2:]
+    said = {ranks.strip(): re.findall("`(.+?)`", models) for ranks, models in rows}
+    assert said == {
+        "as divide the heads": [kind for kind in sorted(LANGUAGE_MODELS) if divided(kind)],
+        "one": [kind for kind in sorted(LANGUAGE_MODELS) if not divided(kind)],
+    }
+
+
+def divided(kind: str) -> bool:
+    """Tell whether a model of a type, with that type's defaults, can be divided."""
+    window = {"sliding_window": None} if kind == "mistral" else {}
+    return CPU.divides(load_transformers().AutoConfig.for_model(kind, **window).get_text_config(), "bfloat16")
+
+
+@pytest.mark.parametrize(
+    ("kind", "on_gpu", "words"), [("gemma2", False, "type gemma2"), ("qwen2", True, "--device cpu")]
+)
+def test_refuses_models_and_devices_that_cannot(kind: str, on_gpu: bool, words: str) -> None:
+    config = make_config(kind) if kind in LAYOUTS else load_transformers().AutoConfig.for_model(kind)
+    processor: Any = SimpleNamespace(config=config, keeps_visual_rows=False)
+    options, device = EngineConfig.of(tensor_parallel_size=2), DeferredDevice() if on_gpu else CPU
+    placement = read_placement("shared", ())
+    with pytest.raises(ConfigError, match=f"^--tensor-parallel-size 2: .*{words}"):
+        plan_layout(options, placement, processor, "float32", "none", "none", device)
 
 
 @pytest.mark.parametrize("quantization", ["none", "int4"])

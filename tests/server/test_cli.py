@@ -136,6 +136,7 @@ WITHOUT_GPU = pytest.mark.skipif(gpu.has_device(), reason="there is a GPU")
         (["bench", "compare", "/no/such.json"], ["/no/such.json"]),
         (["serve", "--port", "0", "--slo-tbt", "0.001"], ["--slo-tbt 0.001", "is the least"]),
         (["serve", "--port", "0", "--torch-threads", "9999"], ["--torch-threads 9999", "cores"]),
+        (["serve", "--port", "0", "--device", "cpu", "--tensor-parallel-size", "64"], ["--tensor-parallel-size 64"]),
         (["serve", "--port", "0", "--vision-threads", "9999"], ["--vision-threads 9999", "cores"]),
         (["serve", "--port", "0", "--kv-cache-mib", "99999999"], ["KV cache 99,999,", "weights", " MiB free"]),
         (["cluster", "up", "/no/such.toml"], ["/no/such.toml", "cannot read the file"]),

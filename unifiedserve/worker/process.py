@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable
 from typing import NoReturn
 
+from ipc_buffers import CollectiveError
 from unifiedserve.config import LARGE_IMAGE_WARNING
 from unifiedserve.errors import ConfigError
 from unifiedserve.models.hub import load_transformers
@@ -38,8 +39,8 @@ def become_worker(parent: int, prepare: Callable[[], None], spec: WorkerSpec) ->
     except DamagedWeightsError as error:
         logging.error("%s", error)
         code = DAMAGED_WEIGHTS
-    except ConfigError as error:
-        logging.error("the worker cannot start: %s", error)
+    except (ConfigError, CollectiveError) as error:  # which say it all
+        logging.error("the worker cannot go on: %s", error)
     except BaseException:
         logging.exception("the worker cannot go on")
     finally:
