@@ -18,8 +18,9 @@ def known_profile(config: EngineConfig, model_dir: Path, dtype: str, device: Dev
 
 def digest_of(config: EngineConfig, model_dir: Path, dtype: str) -> str:
     """Return what tells this model, as it is loaded, from others. Raises ConfigError without its config.json."""
-    options = config.checkpoint
+    options, ranks = config.checkpoint, config.machine.tensor_parallel_size
+    how = [dtype, config.memory.kv_dtype(dtype), options.quantization, *([f"{ranks} ranks"] if ranks > 1 else [])]
     try:
-        return model_digest(model_dir, dtype, config.memory.kv_dtype(dtype), options.quantization)
+        return model_digest(model_dir, *how)
     except OSError as error:
         raise ConfigError(f"{model_dir}: {error.strerror}") from error
