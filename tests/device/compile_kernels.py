@@ -31,6 +31,7 @@ from unifiedserve.attention import AttentionRules
 from unifiedserve.device.triton import paged_attention as paged
 from unifiedserve.device.triton.add_rms_norm import add_rms_norm
 from unifiedserve.device.triton.attention_plan import PART_KEYS, AttentionPlan
+from unifiedserve.device.triton.linear import linear
 from unifiedserve.device.triton.rotate_heads import rotate_heads
 from unifiedserve.device.triton.silu_mul import silu_mul
 from unifiedserve.device.triton.store_kv import store_kv
@@ -60,10 +61,13 @@ class Launches:
         values |= {name: options.pop(name) for name in kernel.arg_names if name in options}
         signature, constants, attributes = {}, {}, {}
         for index, (parameter, (name, value)) in enumerate(zip(kernel.params, values.items(), strict=True)):
-            if parameter.is_constexpr or value is None or (isinstance(value, int) and value == 1):
+            is_one = isinstance(value, int) and value == 1 and not parameter.do_not_specialize
+            if parameter.is_constexpr or value is None or is_one:
                 signature[name], constants[name] = "constexpr", value
                 continue
             signature[name] = type_of(value)
+            if parameter.do_not_specialize:
+                continue
             if (value.data_ptr() if isinstance(value, torch.Tensor) else value) % 16 == 0:
                 attributes[(index,)] = ALIGNED
         source = ASTSource(kernel, signature, constants, attributes)
@@ -86,6 +90,10 @@ def launch_all(launches: Launches) -> None:
         rows = paged.tile_rows(dtype, head_dim, paged.shared_bytes(CPU))
         plan = AttentionPlan.of_batch(case.batch(), 7, uploading_to(CPU), rows)
         paged.paged_attention(case.q, case.keys, case.values, plan, 1.0)
+        if head_dim <= 128:  # wider heads of no llama-like model would spill
+            launches.variant = f"{name}, in order"
+            in_order = AttentionPlan.of_batch(case.batch(), 7, uploading_to(CPU), in_order=True)
+            paged.paged_attention(case.q, case.keys, case.values, in_order, 1.0)
         if dtype == torch.bfloat16:
             launches.variant = f"{name}, of another model"
             paged.paged_attention(case.q, case.keys, case.values, plan, 1.0, rules=RULES[head_dim])
@@ -102,6 +110,14 @@ def launch_all(launches: Launches) -> None:
         launches.variant = f"{str(dtype).removeprefix('torch.')}, head_dim {head_dim}"
         angles = torch.zeros(1, head_dim // 2)
         rotate_heads(torch.zeros(1, 48, head_dim, dtype=dtype)[:, :32], angles, angles)
+    for dtype, inputs, outputs in (
+        (torch.bfloat16, 3584, 4608),
+        (torch.bfloat16, 1176, 1280),
+        (torch.float32, 3584, 4608),
+    ):
+        launches.variant = f"{str(dtype).removeprefix('torch.')}, {inputs} by {outputs}"
+        weight = torch.zeros(outputs, inputs, dtype=dtype)
+        linear(torch.zeros(1, inputs, dtype=dtype), weight, weight[:, 0].contiguous())
     launches.variant = "bfloat16, intermediate 3420 of 3424"
     silu_mul(torch.zeros(1, 2 * 3420, dtype=torch.bfloat16), 3424)
 

@@ -39,6 +39,19 @@ def prepare_language_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(interpreter, "_patch_lang", prepare_unless_done)
 
 
+def sum_products_in_order(patch: pytest.MonkeyPatch) -> None:
+    """Let the interpreter sum as tensor cores do, alike for every row of a tile: BLAS does not."""
+    interpreter = importlib.import_module("triton.runtime.interpreter")
+
+    def dot(builder: Any, left: Any, right: Any, total: Any, *_: Any) -> Any:
+        sums = total.data.copy()
+        for column, row in zip(left.data.T.astype(sums.dtype), right.data.astype(sums.dtype), strict=True):
+            sums += column[:, None] * row
+        return interpreter.TensorHandle(sums, total.dtype.scalar)
+
+    patch.setattr(interpreter.InterpreterBuilder, "create_dot", dot)
+
+
 if INTERPRETED:
     with pytest.MonkeyPatch.context() as patch:
         choose_interpreter(patch)
@@ -56,3 +69,12 @@ def device(request: pytest.FixtureRequest) -> Iterator[torch.device]:
             choose_interpreter(patch)
             prepare_language_once(patch)
         yield torch.device(request.param)
+
+
+@pytest.fixture(scope="module")
+def in_order(device: torch.device) -> Iterator[None]:
+    """Let each row of a product be summed alike, as it is on a GPU."""
+    with pytest.MonkeyPatch.context() as patch:
+        if device.type == "cpu":
+            sum_products_in_order(patch)
+        yield

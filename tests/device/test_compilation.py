@@ -13,7 +13,7 @@ import pytest
 #: bytes of shared memory of a block by compute capability (CUDA's programming guide); 8.6 and 12.0 are as 8.9
 SHARED_BYTES = {80: 163 << 10, 89: 99 << 10, 90: 227 << 10, 100: 227 << 10}
 FOLDER = Path(__file__).parent
-KERNELS = {"_attend", "_merge", "_store_kv", "_add_rms_norm", "_silu_mul", "_rotate_heads"}
+KERNELS = {"_attend", "_merge", "_store_kv", "_add_rms_norm", "_silu_mul", "_rotate_heads", "_multiply", "_add"}
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """The plan of an attention step: which program takes which queries and which of their keys."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -34,6 +34,9 @@ class AttentionPlan:
     in decode, has its keys split into *parts* at multiples of PART_KEYS, which are merged afterwards; longer ones have
     tiles enough. So what a token's programs are depends on its own sequence alone.
 
+    With `ordered_keys` all tiles have `tile_rows` rows, and each program sums by parts of so many keys. Then a token's
+    result does not depend on its tile either: it is the same alone and in a chunk.
+
     parts   int32 [N, 8]  the tile's first row in the batch, its tokens, the first one's position, where the sequence's
                           pages begin, the part's keys [begin, end), its first row of partial outputs (-1: the only
                           part), nothing; the first `singles` are of sequences with one new token
@@ -55,6 +58,7 @@ class AttentionPlan:
     groups: int
     tile_rows: int = TILE_ROWS
     scratch: Tensor | None = None
+    ordered_keys: int = 0
     _partials: dict[tuple[int, int], tuple[Tensor, Tensor]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -72,7 +76,9 @@ class AttentionPlan:
     @cached_property
     def launches(self) -> list[tuple[int, Tensor, int]]:
         """Return the parts that one launch takes each: how many, which, and the rows of their tiles."""
-        split = ((self.parts[: self.singles], SINGLE_ROWS), (self.parts[self.singles :], self.tile_rows))
+        single_rows = self.tile_rows if self.ordered_keys else SINGLE_ROWS
+        singles = len(self.parts) if single_rows == self.tile_rows else self.singles
+        split = ((self.parts[:singles], single_rows), (self.parts[singles:], self.tile_rows))
         return [(len(parts), parts, rows) for parts, rows in split if len(parts)]
 
     def partials(self, heads: int, head_dim: int) -> tuple[Tensor, Tensor]:
@@ -94,7 +100,13 @@ class AttentionPlan:
 
     @staticmethod
     def of_batch(
-        batch: RaggedBatch, groups: int, upload: Upload, tile_rows: int = TILE_ROWS, part_keys: int = PART_KEYS
+        batch: RaggedBatch,
+        groups: int,
+        upload: Upload,
+        tile_rows: int = TILE_ROWS,
+        part_keys: int = PART_KEYS,
+        *,
+        in_order: bool = False,
     ) -> "AttentionPlan":
         """Plan self-attention of a batch, whose arrays are in host memory; sequences may have no rows in it."""
         rows, kv_lens = batch.qo_indptr.numpy(), batch.kv_lens.numpy()
@@ -105,11 +117,18 @@ class AttentionPlan:
                 limits[rows[sequence] : rows[sequence + 1]] = own.numpy()
         first_pages = batch.kv_page_indptr.numpy()[:-1]
         pages = batch.kv_page_indices.numpy()
-        return _plan(counts, kv_lens, first_pages, limits, pages, groups, upload, tile_rows, part_keys)
+        plan = _plan(counts, kv_lens, first_pages, limits, pages, groups, upload, tile_rows, part_keys)
+        return replace(plan, ordered_keys=part_keys) if in_order else plan
 
     @staticmethod
     def of_rows(
-        lengths: Tensor, table: Tensor, context: int, groups: int, scratch: Tensor | None = None
+        lengths: Tensor,
+        table: Tensor,
+        context: int,
+        groups: int,
+        scratch: Tensor | None = None,
+        *,
+        in_order: bool = False,
     ) -> "AttentionPlan":
         """Plan one new token a row, the last of `lengths` int32 [R], by work on their device alone.
 
@@ -143,6 +162,7 @@ class AttentionPlan:
             partial_rows=len(rows) * parts,
             groups=groups,
             scratch=scratch,
+            ordered_keys=PART_KEYS if in_order else 0,
         )
 
     @staticmethod

@@ -20,14 +20,18 @@ class TritonAttention:
 
     scratch_of_rows = staticmethod(scratch_of_rows)
 
-    def __init__(self, upload: Upload) -> None:
-        self._upload = upload
+    def __init__(self, upload: Upload, *, in_order: bool = False) -> None:
+        """Bring plans to the device by `upload`; `in_order` a token's result does not depend on its chunk."""
+        self._upload, self._in_order = upload, in_order
 
     def of_batch(self, batch: RaggedBatch, groups: int) -> PlannedAttention:
+        if self._in_order:
+            plan = AttentionPlan.of_batch(batch, groups, self._upload, in_order=True)
+            return _planned(lambda rows: plan)  # tiles of one size
         return _planned(lambda rows: AttentionPlan.of_batch(batch, groups, self._upload, rows))
 
     def of_rows(self, lengths: Tensor, table: Tensor, context: int, groups: int, scratch: Tensor) -> PlannedAttention:
-        plan = AttentionPlan.of_rows(lengths, table, context, groups, scratch)
+        plan = AttentionPlan.of_rows(lengths, table, context, groups, scratch, in_order=self._in_order)
         return _planned(lambda rows: plan)  # tiles of one token
 
     def of_spans(self, spans: Sequence[CrossSpan], groups: int) -> PlannedAttention:

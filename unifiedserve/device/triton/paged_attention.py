@@ -3,6 +3,9 @@
 The softmax is online (Milakov, Gimelshein, arXiv:1805.02867), over blocks of keys (FlashAttention-2, arXiv:2307.08691);
 parts of a long context are merged by their log-sum-exp (Flash-Decoding). Blocks and parts begin at multiples of their
 size, so that a token's result has no bit of what else is in its batch.
+
+By a plan in order all tiles have one size, and a program merges the parts of its keys as the other kernel merges those
+of several programs: one after another. So a token's result is the same to the bit alone and in a chunk.
 """
 
 import math
@@ -116,11 +119,13 @@ def paged_attention(
     numbers = scale * LOG2_E, NO_WINDOW if window is None else window, chunk, cap and cap / scale, *strides[:3]
     windowed, shared = not (window is None and chunk is None), shared_bytes(q.device)
     for count, parts, rows in plan.launches:
-        launcher = _attend_launcher(dtype, page_size, groups, head_dim, rows, windowed, shared, blocks)
+        own = rows, windowed, plan.ordered_keys, shared, blocks
+        launcher = _attend_launcher(dtype, page_size, groups, head_dim, *own)
         tensors = q, keys, values, parts, plan.pages, plan.limits, out, partial_out, partial_lse, sinks
         launcher((count, kv_heads), tensors, numbers)
     if plan.merged:
-        _merge_launcher(head_dim)((plan.merged, q_heads), (partial_out, partial_lse, plan.merges, out, sinks))
+        merge = _merge_launcher(head_dim, plan.ordered_keys > 0)
+        merge((plan.merged, q_heads), (partial_out, partial_lse, plan.merges, out, sinks))
     return out
 
 
@@ -132,6 +137,7 @@ def _attend_launcher(
     head_dim: int,
     rows: int,
     windowed: bool,
+    ordered_keys: int,
     shared: int,
     blocks: Blocks | None,
 ) -> Launcher:
@@ -146,13 +152,15 @@ def _attend_launcher(
         "BLOCK_DIM": _block_dim(head_dim),
         "SPLIT": sizes.split,
         "WINDOWED": sizes.split and windowed,
+        "PART_KEYS": ordered_keys,
     }
     return Launcher(_attend, constants, num_warps=sizes.warps, num_stages=sizes.stages)
 
 
 @cache
-def _merge_launcher(head_dim: int) -> Launcher:
-    constants = {"HEAD_DIM": head_dim, "BLOCK_PARTS": 16, "BLOCK_DIM": _block_dim(head_dim)}
+def _merge_launcher(head_dim: int, in_order: bool) -> Launcher:
+    parts, unrolled = (1, 8) if in_order else (16, 1)  # several are read at once
+    constants = {"HEAD_DIM": head_dim, "BLOCK_PARTS": parts, "UNROLLED": unrolled, "BLOCK_DIM": _block_dim(head_dim)}
     return Launcher(_merge, constants, num_warps=4)
 
 
@@ -187,10 +195,12 @@ def _attend(
     BLOCK_DIM: tl.constexpr,
     SPLIT: tl.constexpr,
     WINDOWED: tl.constexpr,
+    PART_KEYS: tl.constexpr,
 ):
     """Let one tile attend to one part of its keys with the heads of one key/value head.
 
-    `scale` is for powers of 2, `cap` of scores before that; what is None (chunk, cap, sinks) is not compiled.
+    `scale` is for powers of 2, `cap` of scores before that; what is None (chunk, cap, sinks) is not compiled. With
+    PART_KEYS a program may have several parts of so many keys, which it merges one after another.
     """
     part = parts + tl.program_id(0) * 8
     tokens = tl.load(part + 1)
@@ -224,16 +234,122 @@ def _attend(
 
     keys += kv_head * head_stride
     values += kv_head * head_stride
-    highest = tl.full([BLOCK_ROWS], float("-inf"), tl.float32)
-    total = tl.zeros([BLOCK_ROWS], tl.float32)
-    sums = tl.zeros([BLOCK_ROWS, BLOCK_DIM], tl.float32)
+    least = tl.min(tl.where(in_tile, limit, NO_LIMIT), 0)
+    if PART_KEYS:
+        highest = tl.full([BLOCK_ROWS], float("-inf"), tl.float32)
+        total = tl.zeros([BLOCK_ROWS], tl.float32)
+        sums = tl.zeros([BLOCK_ROWS, BLOCK_DIM], tl.float32)
+        for first in range(begin // PART_KEYS * PART_KEYS, end, PART_KEYS):
+            lse, part_total, part_sums = _attend_part(
+                queries,
+                limit,
+                least,
+                start,
+                last_start,
+                keys,
+                values,
+                pages,
+                dims,
+                in_head,
+                tl.maximum(begin, first),
+                tl.minimum(end, first + PART_KEYS),
+                scale,
+                cap,
+                page_stride,
+                token_stride,
+                PAGE_SIZE,
+                BLOCK_KEYS,
+                HEAD_DIM < BLOCK_DIM,
+                SPLIT,
+                WINDOWED,
+            )
+            lse += tl.log2(part_total)
+            part_sums /= part_total[:, None]
+            higher = tl.maximum(highest, lse)
+            shift = tl.where(higher == float("-inf"), 0.0, higher)
+            weight = tl.exp2(lse - shift)
+            decay = tl.exp2(highest - shift)
+            total = tl.fma(total, decay, weight)
+            sums = tl.fma(sums, decay[:, None], part_sums * weight[:, None])
+            highest = higher
+        total = tl.where(total == 0.0, 1.0, total)
+    else:
+        highest, total, sums = _attend_part(
+            queries,
+            limit,
+            least,
+            start,
+            last_start,
+            keys,
+            values,
+            pages,
+            dims,
+            in_head,
+            begin,
+            end,
+            scale,
+            cap,
+            page_stride,
+            token_stride,
+            PAGE_SIZE,
+            BLOCK_KEYS,
+            HEAD_DIM < BLOCK_DIM,
+            SPLIT,
+            WINDOWED,
+        )
+
+    if sinks is not None:
+        total += tl.where(partial < 0, _sink(sinks, head, highest, in_tile), 0.0)
+    result = sums / total[:, None]
+    if partial < 0:
+        tl.store(out + rows[:, None] * HEAD_DIM + dims[None, :], result.to(out.dtype.element_ty), mask=used)
+    else:
+        if PART_KEYS:  # it is of one part, whose total is 1
+            result = sums
+        else:
+            highest += tl.log2(total)
+        rows = (partial + token).to(tl.int64) * q_heads + head
+        tl.store(partial_out + rows[:, None] * HEAD_DIM + dims[None, :], result, mask=used)
+        tl.store(partial_lse + rows, highest, mask=in_tile)
+
+
+@triton.jit
+def _attend_part(
+    queries,
+    limit,
+    least,
+    start,
+    last_start,
+    keys,
+    values,
+    pages,
+    dims,
+    in_head,
+    begin,
+    end,
+    scale,
+    cap,
+    page_stride,
+    token_stride,
+    PAGE_SIZE: tl.constexpr,
+    BLOCK_KEYS: tl.constexpr,
+    PADDED: tl.constexpr,
+    SPLIT: tl.constexpr,
+    WINDOWED: tl.constexpr,
+):
+    """Attend to the keys from `begin` to `end`: return the highest scores, scaled, and what is summed relative to them.
+
+    The total of a row that sees no key is 1, so that its output is 0.
+    """
+    highest = tl.full([queries.shape[0]], float("-inf"), tl.float32)
+    total = tl.zeros([queries.shape[0]], tl.float32)
+    sums = tl.zeros(queries.shape, tl.float32)
     first = begin // BLOCK_KEYS * BLOCK_KEYS
     seen_from, seen_to = first, first
     if SPLIT:
         # what every row sees whole: behind the first key of the last row, before the least limit of any
         seen_from = tl.cdiv(tl.maximum(begin, last_start), BLOCK_KEYS) * BLOCK_KEYS
         seen_from = tl.minimum(seen_from, tl.maximum(first, end))
-        least = tl.min(tl.where(in_tile, limit, NO_LIMIT), 0)
         seen_to = tl.maximum(tl.minimum(end, least) // BLOCK_KEYS * BLOCK_KEYS, seen_from)
     # what is before that (nothing without a window, because parts begin at blocks), that, and what is behind it
     for phase in tl.static_range(0 if WINDOWED else 1 if SPLIT else 2, 3):
@@ -259,20 +375,10 @@ def _attend(
             token_stride,
             PAGE_SIZE,
             BLOCK_KEYS,
-            HEAD_DIM < BLOCK_DIM,
+            PADDED,
             phase != 1,
         )
-
-    total = tl.where(total == 0.0, 1.0, total)  # of a row that sees no key of this part
-    if sinks is not None:
-        total += tl.where(partial < 0, _sink(sinks, head, highest * scale, in_tile), 0.0)
-    result = sums / total[:, None]
-    if partial < 0:
-        tl.store(out + rows[:, None] * HEAD_DIM + dims[None, :], result.to(out.dtype.element_ty), mask=used)
-    else:
-        rows = (partial + token).to(tl.int64) * q_heads + head
-        tl.store(partial_out + rows[:, None] * HEAD_DIM + dims[None, :], result, mask=used)
-        tl.store(partial_lse + rows, highest * scale + tl.log2(total), mask=in_tile)
+    return highest * scale, tl.where(total == 0.0, 1.0, total), sums
 
 
 @triton.jit
@@ -381,6 +487,7 @@ def _merge(
     sinks,
     HEAD_DIM: tl.constexpr,
     BLOCK_PARTS: tl.constexpr,
+    UNROLLED: tl.constexpr,
     BLOCK_DIM: tl.constexpr,
 ):
     """Merge the parts of one token's output for one head."""
@@ -397,7 +504,7 @@ def _merge(
     highest = tl.full([1], float("-inf"), tl.float32)
     total = tl.zeros([1], tl.float32)
     sums = tl.zeros([BLOCK_DIM], tl.float32)
-    for block in range(0, count, BLOCK_PARTS):
+    for block in tl.range(0, count, BLOCK_PARTS, loop_unroll_factor=UNROLLED):
         part = block + tl.arange(0, BLOCK_PARTS)
         rows = (first + part * step).to(tl.int64) * heads + head
         lse = tl.load(partial_lse + rows, mask=part < count, other=float("-inf"))
@@ -407,8 +514,8 @@ def _merge(
         shift = tl.where(higher == float("-inf"), 0.0, higher)
         weights = tl.exp2(lse - shift)
         decay = tl.exp2(highest - shift)
-        total = total * decay + tl.sum(weights, 0)
-        sums = sums * decay + tl.sum(weights[:, None] * outputs, 0)
+        total = tl.fma(total, decay, tl.sum(weights, 0))
+        sums = tl.fma(sums, decay, tl.sum(weights[:, None] * outputs, 0))
         highest = higher
     total = tl.where(total == 0.0, 1.0, total)
     if sinks is not None:  # once a token: parts leave it out
