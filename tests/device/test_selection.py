@@ -98,6 +98,21 @@ def test_options_of_gpus_are_refused_on_a_cpu(
     assert chosen(**given) == "cuda"
 
 
+def test_a_cpu_is_batch_invariant_anyway(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    assert chosen(device="cpu", batch_invariant=True) == "cpu"
+    assert [record.message for record in caplog.records if "--batch-invariant" in record.message] == [
+        "--batch-invariant: the CPU computes here, where answers are the same in any batch without it"
+    ]
+
+
+def test_flashinfer_is_not_batch_invariant(gpu: Callable[..., None]) -> None:
+    gpu()
+    CudaDevice(EngineConfig.of(batch_invariant=True)).check("bfloat16")
+    with pytest.raises(ConfigError, match=r"^--batch-invariant: FlashInfer splits .* leave out --attention-backend"):
+        CudaDevice(EngineConfig.of(batch_invariant=True, attention_backend="flashinfer")).check("bfloat16")
+
+
 def test_dtypes_of_older_gpus(gpu: Callable[..., None]) -> None:
     gpu(capability=(7, 5))
     turing = CudaDevice(EngineConfig())

@@ -179,7 +179,7 @@ class DeferredDevice:
         self.torch = torch.device("deferred", 0)
         self.synchronous = False
         self.sharing: Sharing = TimeSlices()
-        self.kernels: Kernels = CudaKernels(self, PlainAttention(), PlainPointwise(), DeferredStream)
+        self.kernels: Kernels = CudaKernels(self, PlainAttention(), PlainPointwise(), functional.linear, DeferredStream)
         self._video_bytes = video_bytes
         self._room = room or (lambda: Room("a stand-in", 1 << 30, 1 << 30))
 

@@ -83,6 +83,14 @@ class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
             "same tokens in any batch; flashinfer: needs the package flashinfer-python"
         ),
     ] = "auto"
+    batch_invariant: Annotated[
+        bool,
+        Meta(
+            description="Give the same answer, to the bit, alone and in any batch, whatever the chunks of its prompt. "
+            "On a CPU that is always so. On a GPU it takes kernels with one order of sums, which are slower, and "
+            "llama-like language models"
+        ),
+    ] = False
     share: Annotated[
         Share,
         Meta(

@@ -8,7 +8,11 @@ from unifiedserve.device.base import Activation, Layer
 
 def linear(x: Tensor, layer: Layer, activation: Activation = "none") -> Tensor:
     """Return [n, outputs] of x [n, inputs]; GELU is the exact one."""
-    out = functional.linear(x, layer.weight, layer.bias)
+    return activated(functional.linear(x, layer.weight, layer.bias), activation)
+
+
+def activated(out: Tensor, activation: Activation) -> Tensor:
+    """Return the activation of a product, which may be overwritten."""
     if activation == "silu":
         return functional.silu(out, inplace=True)
     return functional.gelu(out) if activation == "gelu" else out

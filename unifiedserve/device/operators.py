@@ -1,11 +1,14 @@
 """The operators that a GPU's kernels must offer; all tensors are on the device, plans are of one step."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from torch import Tensor
 
 from unifiedserve.attention import PLAIN, AttentionRules, CrossSpan, RaggedBatch
+
+#: makes [T, outputs] of [T, inputs], weights [outputs, inputs] and a bias [outputs] or None, as torch's `linear`
+Multiply = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
 
 class PlannedAttention(Protocol):

@@ -61,4 +61,6 @@ def _cpu(config: EngineConfig) -> Device:
         )
     if config.media.decode_on == "gpu":
         raise ConfigError("--decode-on gpu: with --device cpu cores decode; leave it out, or give --device cuda")
+    if config.machine.batch_invariant:
+        _log.info("--batch-invariant: the CPU computes here, where answers are the same in any batch without it")
     return CPU

@@ -62,6 +62,7 @@ def key_of(spec: WorkerSpec, device: str) -> str:
         spec.dtype,
         scheduling.scheduling,
         config.machine.attention_backend,
+        config.machine.batch_invariant,
         config.machine.share,
         config.machine.gpu_threads,
         version("torch"),

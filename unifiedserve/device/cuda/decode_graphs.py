@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import linear
 
 from unifiedserve.attention import PagedKV
 from unifiedserve.device.base import DecodeRow, DecodeStep, Device, SideStream
@@ -104,7 +103,7 @@ class DecodeGraphs:
         attention = _RowsAttention(state, rows, context, slots, self._kv, self._attention, self._scratch)
         embeds = self._embed(state.tokens[:rows].clamp(min=0))
         hidden = self._layers.run(embeds, positions, attention, self._kv, None)
-        self._logits[:rows].copy_(linear(hidden, self._head.weight, self._head.bias))
+        self._logits[:rows].copy_(self._layers.multiply(hidden, self._head.weight, self._head.bias))
         state.advance(rows)
 
 

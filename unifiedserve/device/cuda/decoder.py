@@ -4,20 +4,23 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import linear
 
 from unifiedserve.attention import PagedKV, RaggedBatch
 from unifiedserve.device.base import Device, LinearWeights
 from unifiedserve.device.cuda.attention import CudaAttention, StoredAttention
 from unifiedserve.device.llama import LlamaLayer, Rotary, fused
-from unifiedserve.device.operators import Attention, Pointwise
+from unifiedserve.device.operators import Attention, Multiply, Pointwise
 
 
 class CudaDecoder:
     """A `StepRunner` for a text model that `fits`: seven launches a layer beside its four matrix products' own."""
 
-    def __init__(self, model: Any, device: Device, attention: Attention, pointwise: Pointwise) -> None:
+    def __init__(
+        self, model: Any, device: Device, attention: Attention, pointwise: Pointwise, multiply: Multiply
+    ) -> None:
         self._device, self._attention, self._pointwise = device, attention, pointwise
+        #: how its matrices, and the head behind them, are multiplied
+        self.multiply = multiply
         self._rotary = Rotary(model.rotary_emb)
         self._layers = [LlamaLayer.of(layer, fused) for layer in model.layers]
         self._norm: Tensor = model.norm.weight
@@ -46,9 +49,10 @@ class CudaDecoder:
             attended = self._attend(index, layer, normed, cosine, sine, attention, kv)
             if wanted is not None and index == len(self._layers) - 1:  # of others only keys and values are needed
                 residual, attended = residual.index_select(0, wanted), attended.index_select(0, wanted)
-            delta = linear(attended, *layer.output)
+            delta = self.multiply(attended, *layer.output)
             normed = self._norm_sum(residual, delta, layer.attention_norm)
-            delta = linear(self._pointwise.silu_mul(linear(normed, *layer.gate_up)), *layer.down)
+            gated = self._pointwise.silu_mul(self.multiply(normed, *layer.gate_up))
+            delta = self.multiply(gated, *layer.down)
             if index < len(added):
                 residual += added[index]
         return self._norm_sum(residual, delta, self._norm)
@@ -65,7 +69,7 @@ class CudaDecoder:
     ) -> Tensor:
         """Return [T, heads * head_dim] of a layer's input [T, hidden]."""
         queries = self._pointwise.store_kv(
-            linear(normed, *layer.qkv),
+            self.multiply(normed, *layer.qkv),
             cosine,
             sine,
             kv.k(index),

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 from torch.utils.dlpack import from_dlpack
 
 from ipc_buffers import Memory, free_bytes
@@ -29,6 +30,7 @@ class CudaDevice:
         self._config = config
         self.place = self.frames = place
         self._attention: AttentionBackend = config.machine.attention_backend
+        self._batch_invariant = config.machine.batch_invariant
         self._coded_cache = config.memory.kv_cache_dtype == "int8"
         self._decodes_videos = config.media.video_decoder == "flashcodec" and config.media.decode_on != "cpu"
         self._video_threads = config.machine.vision_threads
@@ -38,11 +40,21 @@ class CudaDevice:
     @cached_property
     def kernels(self) -> Kernels:
         from unifiedserve.device.cuda.kernels import CudaKernels
+        from unifiedserve.device.triton.linear import linear
         from unifiedserve.device.triton.operators import TritonPointwise
 
         torch.backends.cuda.enable_cudnn_sdp(False)  # it would build a graph for every size of picture that is new
-        attention = attention_backend(self._attention, self)
-        return CudaKernels(self, attention, TritonPointwise(), lambda: CudaStream(self.torch))
+        if self._batch_invariant:
+            torch.backends.cuda.enable_flash_sdp(False)  # it may split keys by how many sequences there are
+        attention = attention_backend(self._attention, self, batch_invariant=self._batch_invariant)
+        return CudaKernels(
+            self,
+            attention,
+            TritonPointwise(),
+            linear if self._batch_invariant else functional.linear,
+            lambda: CudaStream(self.torch),
+            batch_invariant=self._batch_invariant,
+        )
 
     def place_of(self, gpu: int) -> str:
         return f"cuda:{gpu}"
@@ -59,7 +71,7 @@ class CudaDevice:
             raise ConfigError(
                 "--kv-cache-dtype int8: only the CPU's kernels read codes for now; with --device cuda leave it out"
             )
-        check_attention_backend(self._attention)
+        check_attention_backend(self._attention, self._batch_invariant)
         for gpu in used_gpus(self._config):
             if dtype == "bfloat16" and not multiplies_bfloat16(gpu):
                 raise ConfigError(f"--dtype bfloat16: {gpu.name} does not compute with it; use --dtype float32")

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import linear
 
 from ipc_buffers import AllReduce
 from unifiedserve.attention import PagedKV, RaggedBatch
@@ -15,8 +14,9 @@ from unifiedserve.device.cuda.attention import CudaAttention
 from unifiedserve.device.cuda.decode_graphs import DecodeGraphs
 from unifiedserve.device.cuda.decoder import CudaDecoder
 from unifiedserve.device.cuda.vision import CudaVision
-from unifiedserve.device.llama import fits
-from unifiedserve.device.operators import Attention, Pointwise
+from unifiedserve.device.llama import MODEL_TYPES, fits
+from unifiedserve.device.operators import Attention, Multiply, Pointwise
+from unifiedserve.errors import ConfigError
 
 _log = logging.getLogger(__name__)
 #: what the pointwise kernels know
@@ -27,25 +27,41 @@ class CudaKernels:
     """`Kernels` of a device, over its libraries."""
 
     def __init__(
-        self, device: Device, attention: Attention, pointwise: Pointwise, side_stream: Callable[[], SideStream]
+        self,
+        device: Device,
+        attention: Attention,
+        pointwise: Pointwise,
+        multiply: Multiply,
+        side_stream: Callable[[], SideStream],
+        *,
+        batch_invariant: bool = False,
     ) -> None:
-        self._device, self._attention, self._pointwise = device, attention, pointwise
-        self._side_stream = side_stream
-        self.vision = CudaVision(pointwise)
+        """Compute with these operators; if they are to be `batch_invariant`, refuse models with other ones."""
+        self._device, self._attention, self._pointwise, self._multiply = device, attention, pointwise, multiply
+        self._side_stream, self._batch_invariant = side_stream, batch_invariant
+        self.vision = CudaVision(pointwise, multiply)
 
     def attention(self, batch: RaggedBatch, kv: PagedKV) -> CudaAttention:
         """Plan a step's attention."""
         return CudaAttention(batch, kv, self._device, self._attention)
 
     def runner(self, language_model: Any, dtype: torch.dtype, all_reduce: AllReduce | None = None) -> StepRunner | None:
-        """Return what runs a llama-like model's layers; None for another, and for a rank's part."""
-        if all_reduce is not None or not fits(language_model, dtype, DTYPES):
-            return None
-        return CudaDecoder(language_model, self._device, self._attention, self._pointwise)
+        """Return what runs a llama-like model's layers; None for another, and for a rank's part.
+
+        Raises ConfigError for another one if products are to be the same for any number of rows.
+        """
+        if all_reduce is None and fits(language_model, dtype, DTYPES):
+            return CudaDecoder(language_model, self._device, self._attention, self._pointwise, self._multiply)
+        if self._batch_invariant:
+            raise ConfigError(
+                f"--batch-invariant: on a GPU a model of type {language_model.config.model_type} has products whose "
+                f"bits depend on their batch; leave it out, or serve one of {', '.join(sorted(MODEL_TYPES))}"
+            )
+        return None
 
     def head(self, module: Any) -> Callable[[Tensor], Tensor]:
         """Return what makes float32 logits."""
-        return lambda hidden: linear(hidden, module.weight, module.bias).float()
+        return lambda hidden: self._multiply(hidden, module.weight, module.bias).float()
 
     def decoder(self, model: Any, kv: PagedKV, rows: int, tokens: int, position_rows: int) -> Decoder | None:
         """Return what decodes a llama-like model by graphs; None for another, or where there is no memory for it."""

@@ -7,22 +7,20 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from unifiedserve.device import linear as products
-from unifiedserve.device.base import LinearWeights, Rows
+from unifiedserve.device.base import Activation, Layer, LinearWeights, Rows
+from unifiedserve.device.linear import activated
 from unifiedserve.device.llama import fused
-from unifiedserve.device.operators import Pointwise
+from unifiedserve.device.operators import Multiply, Pointwise
 
 
 class CudaVision:
-    """`VisionKernels` by torch's products and attention over whole groups of equally long sequences."""
+    """`VisionKernels` by the given products, and torch's attention over whole groups of equally long sequences."""
 
     rows_at_once = 8192  # fewer take the GPU no longer than launches take the host
     layer = LinearWeights
-    linear = staticmethod(products.linear)
-    linear_plus = staticmethod(products.linear_plus)
 
-    def __init__(self, pointwise: Pointwise) -> None:
-        self._pointwise = pointwise
+    def __init__(self, pointwise: Pointwise, multiply: Multiply) -> None:
+        self._pointwise, self._multiply = pointwise, multiply
 
     def check_dtype(self, dtype: torch.dtype) -> None:
         """Do nothing: torch knows all of them."""
@@ -37,12 +35,18 @@ class CudaVision:
         """Call torch's kernel, which computes in float32 where dtypes are the same."""
         return functional.rms_norm(hidden, layer.weight.shape, layer.weight, layer.variance_epsilon)
 
+    def linear(self, x: Tensor, layer: Layer, activation: Activation = "none") -> Tensor:
+        return activated(self._multiply(x, layer.weight, layer.bias), activation)
+
+    def linear_plus(self, x: Tensor, layer: Layer, summand: Tensor) -> Tensor:
+        return self._multiply(x, layer.weight, layer.bias).add_(summand)
+
     def gated(self, mlp: Any) -> Callable[[Tensor, Tensor], Tensor]:
         gate_up, down = fused(mlp.gate_proj, mlp.up_proj), _with_gaps(mlp.down_proj)
 
         def run(x: Tensor, summand: Tensor) -> Tensor:
-            inner = self._pointwise.silu_mul(functional.linear(x, *gate_up), down.weight.shape[1])
-            return products.linear_plus(inner, down, summand)
+            inner = self._pointwise.silu_mul(self._multiply(x, *gate_up), down.weight.shape[1])
+            return self.linear_plus(inner, down, summand)
 
         return run
 
