@@ -108,6 +108,14 @@ CORE = (
         ("cuda", _SHAPE),
     ),
     Item(
+        "batch_invariance",
+        f"{_AT}batch_invariance:measure",
+        "texts alone and in company, what --batch-invariant costs",
+        240,
+        _SERVER,
+        ("cuda", _SHAPE),
+    ),
+    Item(
         "kernel_tests",
         f"{_AT}suites:pytest",
         "tests/device on the GPU",

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from deferred import DeferredDevice
 
 from bench.gpu import dummy_model
 from bench.gpu.figures import Figures
-from bench.gpu.items import model_steps
+from bench.gpu.items import batch_invariance, model_steps
 from bench.gpu.items.model_steps import Sizes, measure_folder
 from bench.gpu.shapes import make_folder
 from unifiedserve.config import EngineConfig
@@ -68,3 +69,53 @@ def test_steps_that_a_device_does_by_itself_are_measured(folder: Path, monkeypat
     times = model_steps.ahead(decoder, model, 3, 64)
     assert times.issued > 0
     assert times.done > 0
+
+
+WAYS = "together, in chunks", "again from the middle"
+COMPANY = batch_invariance.Sizes(
+    prompts=(20, 5),
+    tokens=6,
+    usual_tokens=4,
+    chunk=8,
+    batches=(1,),
+    context=32,
+    prompt=16,
+    pictures=((112, 56), (56, 56)),
+)
+
+
+def test_texts_are_compared_alone_and_in_company(folder: Path, tmp_path: Path) -> None:
+    """On a processor, where they are always the same."""
+    device = open_device("cpu", EngineConfig())
+    batch_invariance.measure_folder(Figures(tmp_path / "figures"), folder, device, device, COMPANY)
+    figures = json.loads((tmp_path / "figures").read_text())["figures"]
+    for name, tokens in ("invariant", 6), ("usual", 4):
+        assert figures["same_tokens"][name] == {way: [tokens, tokens] for way in WAYS}
+    assert figures["same_pictures"] == {"invariant": True, "usual": True}
+    assert figures["cost"].keys() == {"prefill 16", "encode 32 patches"}
+
+
+def test_texts_that_depend_on_their_company_are_told(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = batch_invariance.write
+
+    def by_company(model: LanguageModel, prompts: Any, tokens: int, chunk: int) -> list[list[int]]:
+        texts = write(model, prompts, tokens, chunk)
+        texts[-1][-1] += len(prompts) > 1 and len(prompts[0]) == 20
+        return texts
+
+    monkeypatch.setattr(batch_invariance, "write", by_company)
+    device = open_device("cpu", EngineConfig())
+    with pytest.raises(RuntimeError, match="others than alone: together, in chunks"):
+        batch_invariance.measure_folder(Figures(tmp_path / "figures"), folder, device, device, COMPANY)
+    figures = json.loads((tmp_path / "figures").read_text())["figures"]
+    assert figures["same_tokens"]["invariant"]["together, in chunks"] == [6, 5]
+
+
+def test_recorded_steps_write_the_same_texts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    adapter = dummy_model.load(folder, DeferredDevice())
+    monkeypatch.setattr(torch.Tensor, "normal_", torch.Tensor.zero_)  # the stand-in has no random numbers
+    model = LanguageModel(adapter, dummy_model.make_cache(adapter, 8))
+    assert adapter.decoder(model.kv, 1, 32) is not None
+    assert batch_invariance.compare(model, COMPANY) == {way: [6, 6] for way in WAYS}
