@@ -14,7 +14,7 @@ from unifiedserve.device.cuda.attention import CudaAttention
 from unifiedserve.device.cuda.decode_graphs import DecodeGraphs
 from unifiedserve.device.cuda.decoder import CudaDecoder
 from unifiedserve.device.cuda.vision import CudaVision
-from unifiedserve.device.llama import MODEL_TYPES, fits
+from unifiedserve.device.llama import fits
 from unifiedserve.device.operators import Attention, Multiply, Pointwise
 from unifiedserve.errors import ConfigError
 
@@ -54,8 +54,8 @@ class CudaKernels:
             return CudaDecoder(language_model, self._device, self._attention, self._pointwise, self._multiply)
         if self._batch_invariant:
             raise ConfigError(
-                f"--batch-invariant: on a GPU a model of type {language_model.config.model_type} has products whose "
-                f"bits depend on their batch; leave it out, or serve one of {', '.join(sorted(MODEL_TYPES))}"
+                f"--batch-invariant: transformers runs this {language_model.config.model_type}, with products whose "
+                "bits depend on their batch; leave it out, or serve a llama-like model (docs/models.md, In any company)"
             )
         return None
 
