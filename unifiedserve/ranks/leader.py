@@ -1,16 +1,21 @@
 """Rank 0's side: what the worker calls as it would call a whole model has all ranks take part."""
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from torch import Tensor, nn
 
 from unifiedserve.attention import PagedKV, RaggedBatch
-from unifiedserve.ranks.messages import Embed, GiveWay, Leave, Logits, Step, to_bytes
+from unifiedserve.ranks.messages import Embed, GiveWay, Leave, Logits, Message, Step, to_bytes
 from unifiedserve.ranks.model import PartOfModel
 
 
+class OutOfStepError(Exception):
+    """The ranks no longer do the same: nothing that they would do is right, and their processes have to end."""
+
+
 class Leader:
-    """A language model over all ranks."""
+    """A language model over all ranks. Where one fails, or does not come in time, its methods raise OutOfStepError."""
 
     def __init__(self, part: PartOfModel) -> None:
         self._part = part
@@ -19,39 +24,48 @@ class Leader:
 
     def embed(self, token_ids: Tensor) -> Tensor:
         """Return the embeddings [n, hidden] of token ids int64 [n]."""
-        self._group.tell(Embed(to_bytes(token_ids)))
-        return self._part.embed(token_ids)
+        with self._all_of_them(Embed(to_bytes(token_ids))):
+            return self._part.embed(token_ids)
 
     def step(self, embeds: Tensor, positions: Tensor, batch: RaggedBatch, kv: PagedKV) -> Tensor:
         """Run a step, as a `StepRunner`."""
-        self._group.tell(Step.of(embeds.shape[1], positions, batch))
-        return self._part.step(embeds, positions, batch, kv)
+        with self._all_of_them(Step.of(embeds.shape[1], positions, batch)):
+            return self._part.step(embeds, positions, batch, kv)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Return the logits float32 [k, vocab] of hidden states [k, hidden]."""
-        self._group.tell(Logits(len(hidden)))
-        return self._part.logits(hidden)
+        with self._all_of_them(Logits(len(hidden))):
+            return self._part.logits(hidden)
 
     def give_way(self, giving: bool) -> None:
         """Have all ranks leave half of their cores to other processes, or use all."""
         if giving != self._gives_way:
             self._gives_way = giving
-            self._group.tell(GiveWay(giving))
-        self._part.give_way(giving)
+            with self._all_of_them(GiveWay(giving)):
+                self._part.give_way(giving)
 
     def dismiss(self) -> None:
         """Have the other ranks end."""
         self._group.tell(Leave())
 
+    @contextmanager
+    def _all_of_them(self, message: Message) -> Iterator[None]:
+        """Tell the others to do what this rank does in the block."""
+        try:
+            self._group.tell(message)
+            yield
+        except Exception as error:
+            raise OutOfStepError(f"the ranks are out of step: {error}") from error
+
 
 class SpreadEmbedding(nn.Module):
     """A model's embedding whose rows are on several ranks."""
 
-    def __init__(self, leader: Any) -> None:
+    def __init__(self, leader: Leader) -> None:
         super().__init__()
         self._leader = leader
 
     def forward(self, token_ids: Tensor) -> Tensor:
         """Return the rows [..., hidden] of token ids int64 [...]."""
-        rows: Tensor = self._leader.embed(token_ids.flatten())
+        rows = self._leader.embed(token_ids.flatten())
         return rows.view(*token_ids.shape, -1)

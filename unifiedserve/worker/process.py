@@ -6,11 +6,11 @@ import warnings
 from collections.abc import Callable
 from typing import NoReturn
 
-from ipc_buffers import CollectiveError
 from unifiedserve.config import LARGE_IMAGE_WARNING
 from unifiedserve.errors import ConfigError
 from unifiedserve.models.hub import load_transformers
 from unifiedserve.parents_end import end_with_parent
+from unifiedserve.ranks.leader import OutOfStepError
 from unifiedserve.worker import loop
 from unifiedserve.worker.assembly import DAMAGED_WEIGHTS, DamagedWeightsError
 from unifiedserve.worker.process_name import rename
@@ -39,7 +39,7 @@ def become_worker(parent: int, prepare: Callable[[], None], spec: WorkerSpec) ->
     except DamagedWeightsError as error:
         logging.error("%s", error)
         code = DAMAGED_WEIGHTS
-    except (ConfigError, CollectiveError) as error:  # which say it all
+    except (ConfigError, OutOfStepError) as error:  # which say it all
         logging.error("the worker cannot go on: %s", error)
     except BaseException:
         logging.exception("the worker cannot go on")

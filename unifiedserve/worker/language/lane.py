@@ -27,6 +27,7 @@ from unifiedserve.messages.wire import (
     Stale,
 )
 from unifiedserve.placement import Stage
+from unifiedserve.ranks.leader import OutOfStepError
 from unifiedserve.scheduling import Budget, EncodeWork, Plan
 from unifiedserve.scheduling.turn import Begin, Decoded, Encoded, Facts, Free, Handed, Left, Ready, Stopped, Turn
 from unifiedserve.worker.lane import AT_ONCE, ON_MESSAGE
@@ -338,9 +339,11 @@ class LanguageLane:
 
     @contextmanager
     def _guard(self, uids: Iterable[int]) -> Iterator[None]:
-        """Let a defect in a step end the requests in its batch, never the worker."""
+        """Let a defect in a step end the requests in its batch, never the worker, unless its ranks are out of step."""
         try:
             yield
+        except OutOfStepError:
+            raise
         except Exception as error:
             _log.exception("a step failed")
             affected = sorted(set(uids))
