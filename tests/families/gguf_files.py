@@ -42,17 +42,22 @@ def values_of(data: NDArray[Any], kind: Kind) -> NDArray[np.float32]:
 
 
 def write_gguf(
-    path: Path, checkpoint: Path, kind_of: KindOf, more: Mapping[str, NDArray[np.float32]] | None = None
+    path: Path,
+    checkpoint: Path,
+    kind_of: KindOf,
+    more: Mapping[str, NDArray[np.float32]] | None = None,
+    words: str = "gpt-2",
 ) -> Path:
     """Write a text checkpoint as a GGUF file whose matrices are of `kind_of` their names; all else is float32.
 
-    The checkpoint's weights are replaced by the values that the file holds. `more` are tensors that only it has.
+    The checkpoint's weights are replaced by the values that the file holds. `more` are tensors that only it has,
+    `words` is the name of how text is cut into words.
     """
     config = json.loads((checkpoint / "config.json").read_text())
     architecture = config["model_type"].removesuffix("_text")
     writer = gguf.GGUFWriter(path, architecture)
     _add_sizes(writer, config)
-    _add_tokenizer(writer, checkpoint)
+    _add_tokenizer(writer, checkpoint, words)
     for name, values in (more or {}).items():
         writer.add_tensor(name, values)
     (arch,) = (key for key, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
@@ -97,12 +102,12 @@ def _add_sizes(writer: gguf.GGUFWriter, config: Mapping[str, Any]) -> None:
         writer.add_sliding_window(window)
 
 
-def _add_tokenizer(writer: gguf.GGUFWriter, checkpoint: Path) -> None:
+def _add_tokenizer(writer: gguf.GGUFWriter, checkpoint: Path, words: str) -> None:
     tokenizer = json.loads((checkpoint / "tokenizer.json").read_text())
     special = {token["content"]: token["id"] for token in tokenizer["added_tokens"]}
     tokens = sorted((tokenizer["model"]["vocab"] | special).items(), key=lambda pair: pair[1])
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
+    writer.add_tokenizer_pre(words)
     writer.add_token_list([token for token, _ in tokens])
     writer.add_token_types([_CONTROL if token in special else _NORMAL for token, _ in tokens])
     writer.add_token_merges([" ".join(merge) for merge in tokenizer["model"]["merges"]])

@@ -126,6 +126,15 @@ def test_the_tokenizer_is_the_checkpoints(mixed: tuple[Path, Reference]) -> None
     assert ours.eos_token_ids == (hf.tokenizer.eos_token_id,)
 
 
+def test_digits_of_smollm_are_single(tmp_path: Path) -> None:
+    """As its own tokenizer.json has them: no token holds a digit beside something else, not even a space."""
+    make(tmp_path, "llama", FLOATS)
+    file = write_gguf(tmp_path / "digits.gguf", tmp_path / "checkpoint", kinds(FLOATS), words="smollm")
+    ours = load_processor(gguf_folder(file, tmp_path / "cache")).chat.tokenizer
+    pieces = [piece for piece, _ in ours.backend_tokenizer.pre_tokenizer.pre_tokenize_str("from 12 to 345")]
+    assert pieces == ["from", "Ġ", "1", "2", "Ġto", "Ġ", "3", "4", "5"]
+
+
 def test_scaled_frequencies_of_llama_3(tmp_path: Path) -> None:
     rope = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
     rope |= {"original_max_position_embeddings": 8192, "rope_theta": 500000.0}

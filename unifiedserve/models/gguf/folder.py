@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
 
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.checkpoint import GGUF_TABLE
@@ -20,6 +21,8 @@ from unifiedserve.models.gguf.table import Table, write_table
 from unifiedserve.models.hub import load_transformers
 
 METHOD = "gguf"
+#: of vocabularies whose numbers are cut into digits, of which transformers does not know
+_SINGLE_DIGITS = ("smollm",)
 _ENDS = ("eos_token_id", "eot_token_id", "eom_token_id")
 #: of Llama 3.1 and its successors, beside the factor
 _LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
@@ -76,6 +79,9 @@ def _write(file: GGUFFile, folder: Path) -> None:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise ConfigError(f"{file.path}: transformers does not understand its metadata: {reason}") from error
     _complete(config, file)
+    if file.field("tokenizer.ggml.pre") in _SINGLE_DIGITS:
+        splits = [Digits(individual_digits=True), ByteLevel(add_prefix_space=False)]
+        tokenizer.backend_tokenizer.pre_tokenizer = Sequence(splits)
     tokenizer.save_pretrained(folder)
     _write_json(folder / "config.json", config.to_dict() | _quantization(file))
     ends = [file.field(f"tokenizer.ggml.{key}") for key in _ENDS]
