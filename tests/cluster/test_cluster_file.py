@@ -94,7 +94,6 @@ def test_a_revision_is_of_what_nodes_are_started_with() -> None:
         ("[[pool]]\nname = 'A pool'", ["name"]),
         ("[[pool]]\nname = 'a'\ncount = -1", ["count"]),
         ("[[pool]]\nname = 'a'\ncount = 2\nmax = 3", ["pool a", "count, or min and max"]),
-        ("[[pool]]\nname = 'a'\nmin = 0\nmax = 2", ["min", ">= 1"]),
         ("[[pool]]\nname = 'a'\nmin = 2", ["pool a", "min and max go together"]),
         ("[[pool]]\nname = 'a'\nmin = 3\nmax = 2", ["pool a", "min = 3", "max = 2"]),
         ("[[pool]]\nname = 'a'\n[[pool]]\nname = 'a'", ["pool a", "two of this name"]),

@@ -6,8 +6,9 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from unifiedserve.cluster import scaling as scaling_module
 from unifiedserve.cluster.cluster_file import Cluster, Pool, Resources, RouterOptions
-from unifiedserve.cluster.members import Member, read_members
+from unifiedserve.cluster.members import Member, Membership, read_membership
 from unifiedserve.cluster.nodes import controller as controller_module
 from unifiedserve.cluster.nodes import load_watch as load_watch_module
 from unifiedserve.cluster.nodes import pool_scaler as pool_scaler_module
@@ -69,7 +70,12 @@ class Table:
         return [report for report in self.reports.values() if report.pool == pool]
 
     def members(self, router: str) -> list[Member]:
-        return read_members(next((line for actor, line in self.told.items() if actor.startswith(router)), b"[]"))
+        return self.membership(router).members
+
+    def membership(self, router: str) -> Membership:
+        return next(
+            (read_membership(line) for actor, line in self.told.items() if actor.startswith(router)), Membership([])
+        )
 
 
 class Unasked:
@@ -148,6 +154,19 @@ async def test_it_scales(table: Table) -> None:
     await until(lambda: not table.of("a"))
     assert "between 1 and 2" in await controller.scale("b", 3)
     assert "there are a, b" in await controller.scale("c", 1)
+
+
+async def test_a_pool_that_sleeps_wakes_when_requests_wait(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_scaler_module, "_PERIOD", 0.0)
+    monkeypatch.setattr(scaling_module, "_PATIENCE", 0.0)
+    controller = control(table, cluster_of(Pool(name="a", min=0, max=2)))
+    await until(lambda: table.membership("router-0").asleep == ["a"])
+    assert not table.of("a")
+    router = next(name for name in table.reports if name.startswith("router-0"))
+    table.reports[router] = msgspec.structs.replace(table.reports[router], waiting=7)
+    await until(lambda: len(table.members("router-0")) == 1)
+    assert table.membership("router-0").asleep == []
+    assert (await controller.status()).pools[0].target == 1
 
 
 async def test_a_drained_node_has_a_successor(table: Table) -> None:

@@ -51,3 +51,14 @@ def test_it_looks_once_a_second() -> None:
     assert scaler.after(5.0, {}, 1) is not None
     assert scaler.after(5.9, {}, 1) is None
     assert scaler.after(6.1, {}, 1) is not None
+
+
+def test_a_pool_sleeps_when_nothing_runs_and_wakes_when_something_waits() -> None:
+    scaler = PoolScaler(Limits(0, 4))
+    streaming = LoadReport(
+        model="m", version="v", started=1, healthy=True, max_model_len=9, load=EngineLoad(in_flight=1, streams=1)
+    )
+    assert {scaler.after(float(second), {"a-0": streaming}, 1) for second in range(200)} == {(1, 1)}
+    assert [scaler.after(float(second), {"a-0": told(0.0)}, 1) for second in range(200, 261)][-1] == (0, 0)
+    assert scaler.after(300.0, {}, 0) == (0, 0)
+    assert scaler.after(301.0, {}, 0, waiting=50) == (1, 1)

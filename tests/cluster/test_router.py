@@ -16,8 +16,9 @@ from fake_node import MODEL, FakeNode
 from prometheus_client.parser import text_string_to_metric_families
 from served_router import served
 
-from unifiedserve.cluster.members import Member
+from unifiedserve.cluster.members import Member, Membership
 from unifiedserve.cluster.router.app import Router
+from unifiedserve.cluster.router.bodies import Bodies
 from unifiedserve.cluster.routing import Policy
 
 CHAT = "/v1/chat/completions"
@@ -53,8 +54,8 @@ class Cluster:
 
 @contextlib.asynccontextmanager
 async def cluster(*nodes: FakeNode, policy: Policy = Policy.COST, tracer: Any = None) -> AsyncIterator[Cluster]:
-    async def nobody() -> AsyncIterator[list[Member]]:
-        for none in list[list[Member]]():
+    async def nobody() -> AsyncIterator[Membership]:
+        for none in list[Membership]():
             yield none
 
     for node in nodes:
@@ -157,6 +158,38 @@ async def test_requests_wait_for_a_node_to_come() -> None:
         assert not asking.done()
         await own.told([node])
         assert (await asking).text == WHOLE
+
+
+async def test_requests_wait_for_a_pool_that_sleeps() -> None:
+    node, other = FakeNode(), FakeNode("other")
+    async with cluster(other, node) as own:
+        own.router.nodes.follow([], ["sleeping"])
+        asking = [asyncio.create_task(own.client.post(CHAT, json=asked(model=model))) for model in (None, "new")]
+        while (await own.client.get("/health")).json()["waiting"] < len(asking):
+            pass
+        own.router.nodes.follow([Member(name="s-0", pool="sleeping", url=node.url)])
+        assert (await asking[0]).text == WHOLE
+        asking[1].cancel()
+        assert (await own.client.post(CHAT, json=asked(model="new"))).status_code == 404
+        own.router.nodes.follow([], ["sleeping"])
+        assert (await own.client.post(CHAT, json=asked(model="new"))).status_code == 404  # all models are known by now
+
+
+async def test_a_router_holds_so_many_bytes_together() -> None:
+    node = FakeNode()
+    node.hangs_at = 3
+    async with cluster(node) as own:
+        own.router.bodies = Bodies(1000)
+        long = asked(messages=[{"role": "user", "content": "x" * 900}])
+        async with own.client.stream("POST", CHAT, json=asked(messages=[{"role": "user", "content": "x" * 500}])):
+            assert (await own.client.post(CHAT, json=long)).status_code == 503
+        assert (await own.client.post(CHAT, json=asked(messages=["x" * 1000]))).status_code == 413
+        async with asyncio.timeout(10):
+            while own.router.bodies.bytes:
+                await own.client.get("/health")
+        node.hangs_at = None
+        node.silent.clear()
+        assert (await own.client.post(CHAT, json=long)).text == WHOLE
 
 
 async def test_models_are_those_of_all_pools() -> None:

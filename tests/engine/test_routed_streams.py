@@ -13,7 +13,7 @@ from daemon import Daemon
 from served_router import served
 from streamed_answers import ASKED, shown
 
-from unifiedserve.cluster.members import Member
+from unifiedserve.cluster.members import Member, Membership
 from unifiedserve.cluster.router.app import Router
 from unifiedserve.cluster.routing import Policy
 from unifiedserve.server.answers.marks import HEADER
@@ -59,8 +59,8 @@ class BreakingWay:
 async def routed(url: str, way: BreakingWay) -> AsyncIterator[httpx.AsyncClient]:
     """Yield a client of a router that first goes by a way which breaks off, and then to the server itself."""
 
-    async def never() -> AsyncIterator[list[Member]]:
-        for none in list[list[Member]]():
+    async def never() -> AsyncIterator[Membership]:
+        for none in list[Membership]():
             yield none
 
     proxy = await asyncio.start_server(way.serve, "127.0.0.1")

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -14,8 +15,9 @@ from scripted import ScriptedEngine
 pytest.importorskip("aiohttp", reason="routers need unifiedserve[cluster]")
 
 from unifiedserve.cluster.members import Member
+from unifiedserve.cluster.router.bodies import Bodies
 from unifiedserve.cluster.router.metrics import RouterMetrics
-from unifiedserve.cluster.router.nodes import Node
+from unifiedserve.cluster.router.nodes import Node, Nodes
 from unifiedserve.cluster.router.trip import Trip
 from unifiedserve.messages.load import EngineLoad, LoadReport
 from unifiedserve.observe.metrics import Metrics
@@ -41,7 +43,8 @@ def router_metrics() -> RouterMetrics:
     """Return the metrics of a router that a node has refused a request, and broken another one off."""
     node = Node(Member(name="n", pool="p", url="http://n"))
     node.report = LoadReport(model="m", version="0", started=0, healthy=True, max_model_len=1, load=EngineLoad())
-    metrics = RouterMetrics(lambda: [node])
+    nodes = Mock(Nodes, waiting=0, each=lambda: [node])
+    metrics = RouterMetrics(lambda: nodes, Bodies())
     trip = Trip(metrics, None, "/", {})
     trip.refused("n")
     trip.broke_off("n")

@@ -40,14 +40,14 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     model: str = ""  # a directory or an id of the hub; empty: the bundled model
     placement: str = "shared"
     count: _Count | None = None
-    min: Annotated[int, Meta(ge=1)] | None = None  # a request to a pool without nodes would be heard by nobody
+    min: _Count | None = None  # 0: it sleeps while nothing comes
     max: _Count | None = None
     serve: dict[str, Any] = {}  # options of `unifiedserve serve`, as on its command line without the dashes
     resources: Resources = Resources()
 
     @property
     def least(self) -> int:
-        """The fewest nodes, and as many as there are at first."""
+        """The fewest nodes."""
         if self.min is not None:
             return self.min
         return 1 if self.count is None else self.count
@@ -56,6 +56,11 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def most(self) -> int:
         """The most nodes that load may bring about."""
         return self.least if self.max is None else self.max
+
+    @property
+    def scales(self) -> bool:
+        """Whether its load decides how many nodes there are."""
+        return self.least < self.most
 
     @property
     def revision(self) -> str:

@@ -1,6 +1,6 @@
 """What a router is told of the nodes that it may send requests to."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -14,11 +14,18 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     draining: bool = False  # it takes no new requests
 
 
-def write_members(members: Iterable[Member]) -> bytes:
-    """Return a line of JSON with all members, as a router reads it from its standard input."""
-    return msgspec.json.encode(list(members)) + b"\n"
+class Membership(msgspec.Struct, frozen=True):
+    """All members, and the pools that have none: they sleep until requests wait for them."""
+
+    members: list[Member]
+    asleep: list[str] = []
 
 
-def read_members(line: bytes) -> list[Member]:
-    """Return the members of a line. Raises msgspec.DecodeError for one that holds none."""
-    return msgspec.json.decode(line, type=list[Member])
+def write_membership(members: Iterable[Member], asleep: Collection[str] = ()) -> bytes:
+    """Return a line of JSON, as a router reads it from its standard input."""
+    return msgspec.json.encode(Membership(list(members), list(asleep))) + b"\n"
+
+
+def read_membership(line: bytes) -> Membership:
+    """Return the membership of a line. Raises msgspec.DecodeError for one that holds none."""
+    return msgspec.json.decode(line, type=Membership)

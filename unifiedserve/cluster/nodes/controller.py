@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from unifiedserve import __version__
 from unifiedserve.cluster.cluster_file import ROUTER, Cluster, Pool, Resources
-from unifiedserve.cluster.members import Member, write_members
+from unifiedserve.cluster.members import Member, write_membership
 from unifiedserve.cluster.nodes.actors import Actors, NodeError
 from unifiedserve.cluster.nodes.head import RayProcess
 from unifiedserve.cluster.nodes.pool_scaler import PoolScaler
@@ -45,9 +45,7 @@ class Controller:
         self._look()
         self._targets = {pool.name: self._first_target(pool, restarted) for pool in cluster.pool}
         self._ports = cluster.router.ports
-        self._scalers = {
-            pool.name: PoolScaler(Limits(pool.least, pool.most)) for pool in cluster.pool if pool.least < pool.most
-        }
+        self._scalers = {pool.name: PoolScaler(Limits(pool.least, pool.most)) for pool in cluster.pool if pool.scales}
         self._needed: dict[str, int] = {}  # by pool, of those that scale by load
         self._running = asyncio.create_task(self._run())
 
@@ -55,7 +53,7 @@ class Controller:
         there = sum(report.pool == pool.name for report in self._reports())
         if restarted:
             return there
-        return min(max(there, pool.least), pool.most)
+        return min(max(there, pool.least, 1 if pool.scales else 0), pool.most)  # one shows that it can start
 
     async def own_ray(self) -> RayProcess | None:
         """Return the Ray that ends with this cluster."""
@@ -148,7 +146,8 @@ class Controller:
     def _scale_by_load(self, pool: str, scaler: PoolScaler) -> None:
         watches = [watch for watch in self._watches.values() if watch.report.pool == pool]
         loads = {watch.report.name: load for watch in watches if (load := watch.load)}
-        if wanted := scaler.after(time.monotonic(), loads, self._targets[pool]):
+        waiting = sum(report.waiting for report in self._reports())
+        if wanted := scaler.after(time.monotonic(), loads, self._targets[pool], waiting):
             self._targets[pool], self._needed[pool] = wanted.nodes, wanted.needed
 
     async def _keep_pool(self, name: str) -> None:
@@ -184,7 +183,9 @@ class Controller:
                 return
 
     async def _tell_routers(self) -> None:
-        line = write_members(members_of(self._reports()))
+        members = members_of(self._reports())
+        awake = {member.pool for member in members}
+        line = write_membership(members, [pool for pool in self._scalers if pool not in awake])
         for actor, watch in self._watches.items():
             if watch.report.pool == ROUTER and watch.has_answered:
                 with contextlib.suppress(NodeError, TimeoutError):  # it is told again in the next turn

@@ -5,6 +5,7 @@ import contextlib
 import time
 
 import httpx
+import msgspec
 
 from unifiedserve import __version__
 from unifiedserve.cluster.nodes.process import ServerProcess
@@ -31,6 +32,7 @@ class Node:
         self._phase = Phase.STARTING
         self._url = ""
         self._restarts = 0
+        self._waiting = 0
         self._reason = ""
         self._told = b""
         self._over = asyncio.Event()
@@ -48,6 +50,7 @@ class Node:
             machine=self._machine,
             pid=self._process.pid if self._process else 0,
             restarts=self._restarts,
+            waiting=self._waiting,
             reason=self._reason,
         )
 
@@ -121,20 +124,31 @@ class Node:
             self._url = url
             if self._phase is Phase.STARTING:
                 self._phase = Phase.SERVING
-            await _silence(url)
+            await self._silence(url)
             process.kill()
+
+    async def _silence(self, url: str) -> None:
+        """Return when a server has answered nothing for a while; a router tells of requests that wait."""
+        heard = time.monotonic()
+        async with httpx.AsyncClient(base_url=url, timeout=_LOOK_SECONDS, trust_env=False) as client:
+            while time.monotonic() - heard < _SILENCE_SECONDS:
+                with contextlib.suppress(httpx.HTTPError):
+                    self._waiting = waiting_of((await client.get("/health")).content)
+                    heard = time.monotonic()
+                await asyncio.sleep(_LOOK_SECONDS)
 
     async def _stop_when_over(self, process: ServerProcess) -> None:
         await self._over.wait()
         await process.stop(self._spec.drain_timeout)
 
 
-async def _silence(url: str) -> None:
-    """Return when a server has answered nothing for a while."""
-    heard = time.monotonic()
-    async with httpx.AsyncClient(base_url=url, timeout=_LOOK_SECONDS, trust_env=False) as client:
-        while time.monotonic() - heard < _SILENCE_SECONDS:
-            with contextlib.suppress(httpx.HTTPError):
-                await client.get("/health")
-                heard = time.monotonic()
-            await asyncio.sleep(_LOOK_SECONDS)
+class _Health(msgspec.Struct):
+    waiting: int = 0
+
+
+def waiting_of(health: bytes) -> int:
+    """Return how many requests wait for a node, as a router tells at /health; 0 of others."""
+    try:
+        return msgspec.json.decode(health, type=_Health).waiting
+    except msgspec.DecodeError:
+        return 0

@@ -7,6 +7,7 @@ from unifiedserve.cluster.scaling import Limits, PoolLoad, Scaling, Wanted
 from unifiedserve.messages.load import LoadReport
 
 _BUSY = 0.8  # seconds of work a second that a node takes: with more, requests would wait long
+_LITTLE = 1e-6  # seconds of work, which take a node
 _PERIOD = 1.0  # seconds that a look goes back
 
 
@@ -29,10 +30,11 @@ class PoolScaler:
         self._looked: float | None = None
         self._sums: dict[tuple[str, int], _Sums] = {}
 
-    def after(self, now: float, loads: Mapping[str, LoadReport], nodes: int) -> Wanted | None:
+    def after(self, now: float, loads: Mapping[str, LoadReport], nodes: int, waiting: int = 0) -> Wanted | None:
         """Return how many nodes there should be at `now`, in seconds; None if it was asked less than a second ago.
 
-        `loads` are what the nodes have told last, by name; `nodes` is how many there should be by now.
+        `loads` are what the nodes have told last, by name; `nodes` is how many there should be by now. Where
+        requests are `waiting` for a node, or streams run, one is needed at least.
         """
         if self._looked is not None and now - self._looked < _PERIOD:
             return None
@@ -41,12 +43,13 @@ class PoolScaler:
         sums = {(name, told.started): _sums_of(told) for name, told in loads.items()}
         grown = [_grown(self._sums.get(key, after), after) for key, after in sums.items()]
         self._sums = sums
+        busy = waiting > 0 or any(told.load.in_flight for told in loads.values())
         first_tokens = sum(each.first_tokens for each in grown)
         load = PoolLoad(
             at=now,
             tokens=sum(each.work for each in grown) / seconds,
             attainment=sum(each.on_time for each in grown) / first_tokens if first_tokens else 1.0,
-            pending=sum(told.load.backlog for told in loads.values()),
+            pending=max(sum(told.load.backlog for told in loads.values()), _LITTLE if busy else 0.0),
         )
         return self._scaling.after(load, nodes)
 

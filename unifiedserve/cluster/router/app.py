@@ -14,8 +14,9 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from yarl import URL
 
 from unifiedserve import __version__
-from unifiedserve.cluster.members import Member
+from unifiedserve.cluster.members import Membership
 from unifiedserve.cluster.router.asked import Asked, read_asked
+from unifiedserve.cluster.router.bodies import Bodies
 from unifiedserve.cluster.router.failures import answering, last_event
 from unifiedserve.cluster.router.holders import holder, kept_in
 from unifiedserve.cluster.router.metrics import RouterMetrics
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 GENERATING = ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/v1/embeddings")
 _OTHERS = ("/v1/plan", "/v1/messages/count_tokens", "/tokenize", "/detokenize", "/v1/files")
 _KEPT = ("/v1/files/{id:.+}", "/v1/responses/{id:.+}")
-_MOST_BYTES = 1 << 30  # of a body, which is held until its answer has ended
 _OF_A_HOP = {"connection", "content-length", "host", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade"}
 _NO_WORK = Work(prompt_tokens=0)
 
@@ -43,12 +43,13 @@ _NO_WORK = Work(prompt_tokens=0)
 class Router:
     """Answers requests by the nodes that serve. Belongs to the event loop of its app."""
 
-    def __init__(self, policy: Policy, told: AsyncIterator[list[Member]], tracer: "Tracer | None" = None) -> None:
+    def __init__(self, policy: Policy, told: AsyncIterator[Membership], tracer: "Tracer | None" = None) -> None:
         """`told` are all members, again and again; the last ones stay. `tracer` makes spans, if there is one."""
         self._policy = policy
         self._told = told
         self._tracer = tracer
-        self.metrics = RouterMetrics(lambda: self.nodes.each())
+        self.bodies = Bodies()
+        self.metrics = RouterMetrics(lambda: self.nodes, self.bodies)
         self.http: aiohttp.ClientSession
         self.nodes: Nodes
         self.plans: Plans
@@ -68,26 +69,27 @@ class Router:
                 self.nodes.close()
 
     async def _follow(self) -> None:
-        async for members in self._told:
-            self.nodes.follow(members)
+        async for membership in self._told:
+            self.nodes.follow(membership.members, membership.asleep)
 
     async def generate(self, request: web.Request) -> web.StreamResponse:
         """Have the node answer that brings the first token soonest."""
-        body = await request.read()
-        asked = read_asked(body)
-        self._check_model(asked)
-        headers = _passed(request.headers)
-        headers.setdefault("x-request-id", uuid.uuid4().hex)
-        routed = await self.plans.request(request.path, asked, body, headers)
-        return await self._relay(request, body, headers, asked, routed)
+        async with self.bodies.held(request) as body:
+            asked = read_asked(body)
+            self._check_model(asked)
+            headers = _passed(request.headers)
+            headers.setdefault("x-request-id", uuid.uuid4().hex)
+            routed = await self.plans.request(request.path, asked, body, headers)
+            return await self._relay(request, body, headers, asked, routed)
 
     async def pass_on(self, request: web.Request) -> web.StreamResponse:
         """Have any node answer."""
-        body = await request.read()
-        asked = read_asked(body) if request.headers.get("content-type", "").startswith("application/json") else Asked()
-        self._check_model(asked)
-        whole = msgspec.structs.replace(asked, stream=False)
-        return await self._relay(request, body, _passed(request.headers), whole, Routed(_NO_WORK, asked.key))
+        is_json = request.headers.get("content-type", "").startswith("application/json")
+        async with self.bodies.held(request) as body:
+            asked = read_asked(body) if is_json else Asked()
+            self._check_model(asked)
+            whole = msgspec.structs.replace(asked, stream=False)
+            return await self._relay(request, body, _passed(request.headers), whole, Routed(_NO_WORK, asked.key))
 
     async def kept(self, request: web.Request) -> web.StreamResponse:
         """Have the node answer that keeps what is asked for."""
@@ -114,8 +116,8 @@ class Router:
         return _json(_model(name, report))
 
     async def health(self, request: web.Request) -> web.StreamResponse:
-        """Return 200: the router lives. Nodes are `ready`'s."""
-        return _json({"status": "ok"})
+        """Return 200: the router lives. Nodes are `ready`'s; `waiting` are requests that no node can take."""
+        return _json({"status": "ok", "waiting": self.nodes.waiting})
 
     async def ready(self, request: web.Request) -> web.StreamResponse:
         """Return 200 if a node takes requests, else 503, with the nodes that cannot be reached."""
@@ -147,7 +149,7 @@ class Router:
 
     def _check_model(self, asked: Asked) -> None:
         models = self.nodes.known_models
-        if asked.model is not None and models and asked.model not in models:
+        if asked.model is not None and models and asked.model not in models and not self.nodes.others_may_wake:
             raise RequestError(
                 f"The model `{asked.model[:200]}` does not exist; there are {', '.join(sorted(models))}.",
                 ErrorKind.NOT_FOUND, param="model", code="model_not_found",
@@ -174,7 +176,7 @@ class Router:
 
 def create_app(router: Router) -> web.Application:
     """Return the app, to be served as long as the router is running."""
-    app = web.Application(middlewares=[answering], client_max_size=_MOST_BYTES)
+    app = web.Application(middlewares=[answering])
     for path in GENERATING:
         app.router.add_post(path, router.generate)
     for path in _OTHERS:

@@ -49,6 +49,4 @@ def _told(request: web.Request, error: web.HTTPException) -> RequestError:
         return RequestError(f"{where} is not possible: this path takes {', '.join(sorted(error.allowed_methods))}.")
     if isinstance(error, web.HTTPNotFound):
         return RequestError(f"There is no {where} at a router.", ErrorKind.NOT_FOUND, code="not_found")
-    if isinstance(error, web.HTTPRequestEntityTooLarge):
-        return RequestError("the body is too large", ErrorKind.TOO_LARGE)
     return RequestError(error.reason)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from unifiedserve.cluster.members import Member, read_members
+from unifiedserve.cluster.members import Member, Membership, read_membership
 from unifiedserve.errors import ConfigError
 
 _log = logging.getLogger(__name__)
@@ -24,16 +24,16 @@ def members_of(nodes: str) -> list[Member]:
     return [Member(name=f"node-{number}", pool="nodes", url=url.rstrip("/")) for number, url in enumerate(urls)]
 
 
-async def told(nodes: str) -> AsyncIterator[list[Member]]:
+async def told(nodes: str) -> AsyncIterator[Membership]:
     """Yield the members that an option names, or those of each line on standard input. Raises ConfigError."""
     if nodes != FROM_STDIN:
-        yield members_of(nodes)
+        yield Membership(members_of(nodes))
         return
     reader = asyncio.StreamReader(limit=1 << 24)
     protocol = asyncio.StreamReaderProtocol(reader)
     await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, sys.stdin)
     async for line in reader:
         try:
-            yield read_members(line)
+            yield read_membership(line)
         except msgspec.DecodeError as error:
             _log.error("the members stay as they were: %s", error)

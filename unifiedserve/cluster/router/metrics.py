@@ -1,12 +1,13 @@
 """Prometheus metrics of one router."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from unifiedserve.cluster.router.nodes import Node
+from unifiedserve.cluster.router.bodies import Bodies
+from unifiedserve.cluster.router.nodes import Nodes
 
 _PREFIX = "unifiedserve:router_"
 _LATENCY = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 640.0)
@@ -15,8 +16,8 @@ _LATENCY = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0,
 class RouterMetrics:
     """Counters that requests feed; what is known of nodes is read at each scrape."""
 
-    def __init__(self, nodes: Callable[[], Iterable[Node]]) -> None:
-        """`nodes` returns all nodes that are known."""
+    def __init__(self, nodes: Callable[[], Nodes], bodies: Bodies) -> None:
+        """`nodes` returns what is known of nodes, while the router runs."""
         self.registry = CollectorRegistry()
         self.answers = self._counter("requests_total", "Answers that have begun", "node", "code")
         self.refusals = self._counter("refusals_total", "Requests that a node had no room for", "node")
@@ -33,7 +34,7 @@ class RouterMetrics:
             registry=self.registry,
         )
         self.in_flight = Gauge(_PREFIX + "requests_in_flight", "Requests that are routed", registry=self.registry)
-        self.registry.register(_OfNodes(nodes))
+        self.registry.register(_Known(nodes, bodies))
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
@@ -43,9 +44,10 @@ class RouterMetrics:
         return Counter(_PREFIX + name, help, labels, registry=self.registry)
 
 
-class _OfNodes(Collector):
-    def __init__(self, nodes: Callable[[], Iterable[Node]]) -> None:
+class _Known(Collector):
+    def __init__(self, nodes: Callable[[], Nodes], bodies: Bodies) -> None:
         self._nodes = nodes
+        self._bodies = bodies
 
     def describe(self) -> list[Metric]:
         return []  # there are no nodes before the router runs
@@ -55,15 +57,17 @@ class _OfNodes(Collector):
         silent = _gauge("node_silent_seconds", "Time since a node has told of its load", "node")
         wait = _gauge("node_wait_seconds", "Time that a request would wait at a node, as it has told", "node")
         requests = _gauge("node_requests_in_flight", "Requests in a node, of all routers, as it has told", "node")
-        for node in self._nodes():
+        for node in self._nodes().each():
             name = node.member.name
             takes.add_metric([node.member.pool, name], node.takes_requests)
             silent.add_metric([name], node.silent_seconds)
             if node.report:
                 wait.add_metric([name], node.report.load.wait)
                 requests.add_metric([name], node.report.load.in_flight)
-        yield from (takes, silent, wait, requests)
+        waiting = _gauge("requests_waiting", "Requests that no node can take", value=self._nodes().waiting)
+        held = _gauge("held_bytes", "Bodies of requests whose answers have not ended", value=self._bodies.bytes)
+        yield from (takes, silent, wait, requests, waiting, held)
 
 
-def _gauge(name: str, help: str, *labels: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(_PREFIX + name, help, labels=labels)
+def _gauge(name: str, help: str, *labels: str, value: float | None = None) -> GaugeMetricFamily:
+    return GaugeMetricFamily(_PREFIX + name, help, labels=labels or None, value=value)

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Collection, Iterable
+from collections.abc import Awaitable, Collection, Iterable, Iterator
 from typing import TypeVar
 
 import aiohttp
@@ -76,9 +76,13 @@ class Nodes:
         self._looking: dict[str, asyncio.Task[None]] = {}
         self._fleets: dict[str, Fleet] = {}  # by model
         self._changed = asyncio.Event()
+        self._asleep: frozenset[str] = frozenset()  # pools without nodes
+        self._pools: set[str] = set()  # that have told of a model
+        self.waiting = 0  # requests that no node can take
 
-    def follow(self, members: Iterable[Member]) -> None:
-        """Know these members from now on, and no others."""
+    def follow(self, members: Iterable[Member], asleep: Iterable[str] = ()) -> None:
+        """Know these members from now on, and no others; the pools `asleep` get some when requests wait."""
+        self._asleep = frozenset(asleep)
         told = {member.name: member for member in members}
         for name in self._nodes.keys() - told.keys():
             self._forget(name)
@@ -100,6 +104,16 @@ class Nodes:
     def known_models(self) -> Collection[str]:
         """The models that nodes have served, those included whose nodes are all away."""
         return self._fleets.keys()
+
+    @property
+    def some_sleep(self) -> bool:
+        """Whether nodes start when requests wait."""
+        return bool(self._asleep)
+
+    @property
+    def others_may_wake(self) -> bool:
+        """Whether a pool sleeps whose model nobody has told yet."""
+        return not self._asleep <= self._pools
 
     @property
     def models(self) -> dict[str, LoadReport]:
@@ -131,6 +145,15 @@ class Nodes:
         node.missed = _MISSED
         self._place(node)
 
+    @contextlib.contextmanager
+    def counted_as_waiting(self) -> Iterator[None]:
+        """Count a request that no node can take: it wakes pools that sleep."""
+        self.waiting += 1
+        try:
+            yield
+        finally:
+            self.waiting -= 1
+
     async def wait(self, seconds: float) -> None:
         """Return when a node has told of itself, or after so many seconds."""
         self._changed.clear()
@@ -159,6 +182,8 @@ class Nodes:
         for model, fleet in self._fleets.items():
             if not node.takes_requests or (node.report and model != node.report.model):
                 fleet.leave(name)
+        if node.report:
+            self._pools.add(node.member.pool)
         if node.takes_requests and node.report:
             self._fleets.setdefault(node.report.model, Fleet(self._policy)).update(name, node.report.load)
 

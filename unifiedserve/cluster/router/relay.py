@@ -22,6 +22,7 @@ _log = logging.getLogger(__name__)
 
 _MOST_NODES = 4  # that are tried for one request
 _UNTIL_A_NODE = 10.0  # seconds that a request waits for a node to come (back)
+_UNTIL_AWAKE = 120.0  # and for a pool that sleeps
 _REFUSED = (429, 503)  # by a node that is full, or down: another one may take the request
 _NO_LIMIT = aiohttp.ClientTimeout(total=None, sock_connect=5.0)
 _EVENTS = "text/event-stream"
@@ -179,14 +180,18 @@ class Relay:
 
     async def _next_node(self) -> Node | None:
         """Return who is to serve it next; if nobody can, and nobody has refused it, who can within some seconds."""
+        if (node := self._choose()) or self._refusing:
+            return node
         clock = asyncio.get_running_loop().time
-        end = clock() + (0.0 if self._refusing else _UNTIL_A_NODE)
-        while True:
-            if node := self._nodes.choose(self._asking.asked.model, self._asking.request, self._refusing):
-                return node
-            if clock() >= end or not self._nodes.each():
-                return None
-            await self._nodes.wait(end - clock())
+        end = clock() + (_UNTIL_AWAKE if self._nodes.some_sleep else _UNTIL_A_NODE)
+        with self._nodes.counted_as_waiting():
+            while node is None and clock() < end and (self._nodes.each() or self._nodes.some_sleep):
+                await self._nodes.wait(end - clock())
+                node = self._choose()
+        return node
+
+    def _choose(self) -> Node | None:
+        return self._nodes.choose(self._asking.asked.model, self._asking.request, self._refusing)
 
     async def _post(self, node: Node) -> aiohttp.ClientResponse:
         asking = self._asking
