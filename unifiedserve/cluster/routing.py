@@ -3,6 +3,7 @@
 With a thousand nodes a decision takes microseconds, because what counts is kept in arrays, a row a node.
 """
 
+import heapq
 from collections.abc import Callable, Collection, Iterator
 from enum import StrEnum
 from hashlib import blake2b
@@ -20,6 +21,7 @@ _SOON = 0.02  # seconds: nodes as good as the best one, of which the same reques
 _CROWDED = 0.3  # of a typical request's seconds for each request beside it, streams included
 _RECENT = 100  # requests of which the typical one is the mean
 _TYPICAL = Costs(prompt_token=1e-3, visual_token=1e-3, image_pixel=2e-8, video_second=1.0)  # where nobody knows yet
+_MOST_ENCODERS = 8  # that are named for one request
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # makes the first bits of a product depend on all others (Knuth 6.4)
 _KINDS = ("prompt_token", "visual_token", "image_pixel", "video_second")
 
@@ -164,6 +166,45 @@ class Fleet:
 
     def _at_random(self, request: Request) -> int:
         return self._random.randrange(len(self._names))
+
+
+class Encoders:
+    """The nodes that encode for others, of one model. What was given out since a node told of itself counts."""
+
+    def __init__(self) -> None:
+        self._pending: dict[str, int] = {}  # visual tokens that are still to be encoded, by name
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def update(self, name: str, load: EngineLoad) -> None:
+        """Take what a node tells; one that is not known joins."""
+        self._pending[name] = load.visual_tokens
+
+    def leave(self, name: str) -> None:
+        """Forget a node, if it is known."""
+        self._pending.pop(name, None)
+
+    def name(self, tokens: int, key: str = "") -> list[tuple[str, int]]:
+        """Return who may encode so many visual tokens, and what waits there, those with the least first.
+
+        Where less than the request's own tokens makes the difference, its media always find the same node (rendezvous
+        hashing). The first one is reckoned with them until it tells of itself again.
+        """
+        least = min(self._pending.values(), default=0)
+        step = max(1, tokens)
+
+        def place(name: str) -> tuple[int, int]:
+            return (self._pending[name] - least) // step, -_score(name, key)
+
+        found = [(name, self._pending[name]) for name in heapq.nsmallest(_MOST_ENCODERS, self._pending, key=place)]
+        if found:
+            self._pending[found[0][0]] += tokens
+        return found
+
+
+def _score(name: str, key: str) -> int:
+    return int.from_bytes(blake2b(name.encode(), key=key.encode()[:64], digest_size=8).digest())
 
 
 def _amounts(work: Work) -> np.ndarray:

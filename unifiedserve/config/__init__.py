@@ -1,6 +1,15 @@
 """Every option of the daemon, once: the CLI, the workers and the documentation all read it here."""
 
 from unifiedserve.config.engine import EngineConfig
+from unifiedserve.config.keys import (
+    API_KEY,
+    API_KEYS,
+    CLUSTER_KEY,
+    carrier_token,
+    cluster_key,
+    key_header,
+    required_cluster_key,
+)
 from unifiedserve.config.machine import AttentionBackend, DeviceName
 from unifiedserve.config.media import DecodeOn, ImageBackground, VideoDecoderName
 from unifiedserve.config.memory import DEFAULT_KV_CACHE_MIB, MIB
@@ -8,12 +17,11 @@ from unifiedserve.config.scheduling import DualStreams, Order, Scheduling
 
 #: Pillow's warning of an image that is smaller than what is allowed here: as a regular expression
 LARGE_IMAGE_WARNING = "Image size .* exceeds limit"
-#: environment variables: the server's API keys, and the one that a client of ours shows
-API_KEYS, API_KEY = "UNIFIEDSERVE_API_KEYS", "UNIFIEDSERVE_API_KEY"
 
 __all__ = [
     "API_KEY",
     "API_KEYS",
+    "CLUSTER_KEY",
     "DEFAULT_KV_CACHE_MIB",
     "LARGE_IMAGE_WARNING",
     "MIB",
@@ -26,4 +34,8 @@ __all__ = [
     "Order",
     "Scheduling",
     "VideoDecoderName",
+    "carrier_token",
+    "cluster_key",
+    "key_header",
+    "required_cluster_key",
 ]

@@ -157,7 +157,7 @@ class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(
                 f"--irp {self.irp}: --placement {self.placement} has one encoder; leave --irp out, or have several"
             )
-        if self.carrier != "auto" and len(placement.memories) == 1:
+        if self.carrier != "auto" and len(placement.memories) == 1 and placement.is_whole:
             raise ConfigError(
                 f"--carrier {self.carrier}: --placement {self.placement} has one memory, in which nothing travels; "
                 "leave --carrier out, or have several"

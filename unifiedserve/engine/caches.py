@@ -22,7 +22,9 @@ from unifiedserve.messages.media import ExpandedPrompt
 from unifiedserve.messages.pages import PageOffer, Pages
 from unifiedserve.messages.wire import Kept, Reuse
 from unifiedserve.models.base import Processor
-from unifiedserve.placement import Placement
+from unifiedserve.placement import ENGINE, Placement
+
+_TO_BE_ENCODED = PageOffer(ENGINE, "")  # by another node, once there is room for it here
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,7 @@ class PromptContents:
     page_tokens: int
     media: MediaTokens
     page_keys: list[bytes]  # of the full KV pages
+    digests: list[bytes]  # of the media's bytes
     unit_keys: list[bytes]
     unit_ends: list[int]  # a prefix of so many tokens makes each unit superfluous, ascending
 
@@ -70,7 +73,8 @@ def contents_of(
         media = MediaTokens(positions, [(key, plan.tokens) for key, plan in zip(keys, plans, strict=True)])
         rows = accumulate(plan.unit_tokens(unit) for plan in plans for unit in range(plan.units))
         unit_ends = [positions[row - 1] + 1 for row in rows]
-    return PromptContents(page_tokens, media, page_keys(prompt.token_ids, page_tokens, media), unit_keys, unit_ends)
+    pages = page_keys(prompt.token_ids, page_tokens, media)
+    return PromptContents(page_tokens, media, pages, list(digests), unit_keys, unit_ends)
 
 
 class Caches:
@@ -87,6 +91,7 @@ class Caches:
         if config.memory.visual_cache_mib:
             self._remembered.add("visual")
         self._readable: dict[str, tuple[str, str]] = {}  # an instance and its address, by memory
+        self._encoded_elsewhere = placement.encoded_elsewhere
         self._indexes = {key: ContentIndex(pool) for key, pool in pools.items() if key[1] in self._remembered}
 
     def look_up(
@@ -100,18 +105,36 @@ class Caches:
     ) -> Known:
         """Return what is known of a prompt and its answer in the memory of the instance `prefill`.
 
-        No prefix is reused where the `whole` prompt is to be computed, and nothing where it begins `anew`.
+        No prefix is reused where the `whole` prompt is to be computed, and nothing where it begins `anew`. Units that
+        other nodes have to encode are offered without an address.
         """
         keys = None
         if "kv" in self._remembered:
             keys = page_keys(token_ids, contents.page_tokens, contents.media, contents.page_keys)
         full = len(token_ids) // contents.page_tokens * contents.page_tokens
+        reuse = Reuse()
+        if not anew:
+            reuse = self._find(self._memories[prefill], len(token_ids), None if whole else keys, contents)
         return Known(
             keys,
             contents.media.within(full, len(token_ids)),
-            contents.unit_keys if "visual" in self._remembered else [],
-            Reuse() if anew else self._find(self._memories[prefill], len(token_ids), None if whole else keys, contents),
+            self.unit_keys(contents),
+            _with_others(reuse, len(contents.unit_keys)) if self._encoded_elsewhere else reuse,
         )
+
+    def unit_keys(self, contents: PromptContents) -> list[bytes]:
+        """Return the keys of a prompt's units; none if they are not to be remembered."""
+        return contents.unit_keys if "visual" in self._remembered else []
+
+    def encoded(self, unit_keys: Sequence[bytes], units: Iterable[int]) -> dict[int, PageOffer]:
+        """Return those of the units that other nodes can read here, of a prompt with these keys; nobody holds them."""
+        found: dict[int, PageOffer] = {}
+        for unit in units if unit_keys else ():
+            for memory, (instance, address) in self._readable.items():
+                index = self._indexes.get((memory, "visual"))
+                if index and (pages := index.get(unit_keys[unit])):
+                    found[unit] = PageOffer(instance, address, visual=pages)
+        return found
 
     def _find(self, memory: str, num_tokens: int, keys: Sequence[bytes] | None, contents: PromptContents) -> Reuse:
         """Return what a memory has now of a sequence of `num_tokens` with these page keys.
@@ -150,6 +173,12 @@ class Caches:
     def forget_addresses(self) -> None:
         """Note that nobody can be read from until it has said once more where: all workers are replaced."""
         self._readable.clear()
+
+
+def _with_others(reuse: Reuse, units: int) -> Reuse:
+    """Return what need not be computed where other nodes encode what is not here."""
+    missing = {unit: _TO_BE_ENCODED for unit in range(units) if not reuse.has(unit)}
+    return msgspec.structs.replace(reuse, offers={**reuse.offers, **missing})
 
 
 def _found(index: ContentIndex | None, contents: PromptContents, units: Iterable[int]) -> dict[int, Pages]:

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -27,6 +27,7 @@ from unifiedserve.engine.threads import in_thread, on_loop
 from unifiedserve.engine.workers import WorkerEvents, Workers
 from unifiedserve.errors import SHUTTING_DOWN, ConfigError, ErrorKind, RequestError
 from unifiedserve.messages.api import Delta, GenerateRequest
+from unifiedserve.messages.encoding import EncodedUnit, EncodeRequest
 from unifiedserve.messages.load import EngineLoad
 from unifiedserve.messages.seen import RequestPlan
 from unifiedserve.messages.wire import Drained, Ended, Failed, Heard, Message, Ready, Unfit
@@ -151,6 +152,7 @@ class Engine:
             running.lifecycle.submit(active)
             while not (active.complete and active.outputs.empty()):
                 item = await active.outputs.get()
+                assert not isinstance(item, EncodedUnit)
                 trace.take(item)
                 if isinstance(item, RequestError):
                     raise item
@@ -160,6 +162,13 @@ class Engine:
                 alarm.cancel()
             running.lifecycle.end(active)
             trace.end()
+
+    def encode(self, asked: EncodeRequest, data: Sequence[bytes]) -> AsyncGenerator[EncodedUnit | None, None]:
+        """Yield where another node can read each unit that it wants encoded, and None now and then, without an end.
+
+        `data` are the media's bytes. Raises RequestError. Closing the iterator gives the pages back.
+        """
+        return self._started.encoding.encode(asked, data)
 
     async def plan(self, request: GenerateRequest) -> RequestPlan:
         """Return what would be done for a request if it came now; computes nothing on the model.

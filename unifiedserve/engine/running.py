@@ -4,7 +4,11 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from unifiedserve.config import EngineConfig
+from unifiedserve.config import EngineConfig, required_cluster_key
+from unifiedserve.engine.encoding.asking import Asking
+from unifiedserve.engine.encoding.intake import EncodeIntake
+from unifiedserve.engine.encoding.remotes import Remotes
+from unifiedserve.engine.encoding.service import EncodeService
 from unifiedserve.engine.health import Health
 from unifiedserve.engine.requests.arrivals import Arrivals
 from unifiedserve.engine.requests.dispatch import Dispatch
@@ -38,6 +42,8 @@ class Running:
     lifecycle: Lifecycle
     reports: Reports
     messages: WorkerMessages
+    encoding: EncodeService
+    remotes: Remotes | None  # of a node that does not encode itself
     watchdog: Watchdog
     standstill: Standstill
 
@@ -45,6 +51,8 @@ class Running:
         """End the workers, forget all requests and leave nothing behind."""
         self.watchdog.close()
         self.standstill.close()
+        if self.remotes:
+            await self.remotes.close()
         try:
             self.arrivals.close()
             await asyncio.to_thread(self.intake.close)
@@ -78,6 +86,12 @@ def assemble(
     reports = Reports(table, TokenFlow(table, lifecycle, dispatch, metrics), workers, targets, watching)
     reading = Readers(workers.nursery, Setup.of(config))
     intake = Intake(config, processor, workers.memory.layout, reading, workers.arena_name)
+    arrivals = Arrivals(config, intake, table, targets, health, timeline, broadcast)
+    remotes = None
+    if placement.encoded_elsewhere:
+        asking = Asking(workers.features, required_cluster_key(placement.name))
+        remotes = Remotes(asking, table, lifecycle, workers)
+    to_encode = EncodeIntake(config, processor, workers.memory.layout, workers.features, workers.arena_name)
 
     def note_hang() -> None:
         health.worker_lost()
@@ -87,12 +101,14 @@ def assemble(
         processor=processor,
         workers=workers,
         intake=intake,
-        arrivals=Arrivals(config, intake, table, targets, health, timeline, broadcast),
+        arrivals=arrivals,
         table=table,
         targets=targets,
         lifecycle=lifecycle,
         reports=reports,
-        messages=WorkerMessages(placement, table, lifecycle, dispatch, reports, workers, metrics),
+        messages=WorkerMessages(placement, table, lifecycle, dispatch, reports, workers, remotes, metrics),
+        encoding=EncodeService(to_encode, arrivals, lifecycle, workers),
+        remotes=remotes,
         watchdog=Watchdog(config.machine.worker_timeout, workers, health.is_up, note_hang),
         standstill=Standstill(config.machine.worker_timeout, table, reports, workers, lambda: roles.placement),
     )

@@ -8,9 +8,10 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from ipc_buffers import ArenaError, MessageQueue, remove_stale_arenas
-from unifiedserve.config import EngineConfig
+from unifiedserve.config import EngineConfig, carrier_token, required_cluster_key
 from unifiedserve.device import Device, open_device, select_device
 from unifiedserve.engine.device_room import RoomError
+from unifiedserve.engine.encoding.features import features_of
 from unifiedserve.engine.engine_memory import EngineMemory
 from unifiedserve.engine.known_profile import known_profile
 from unifiedserve.engine.known_shares import KnownShares
@@ -21,6 +22,7 @@ from unifiedserve.engine.resources import check_memories, check_packages, check_
 from unifiedserve.engine.worker_processes import OnExit, WorkerProcesses
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.shared import ENGINE_INBOX, EngineLayout, SharedMemory
+from unifiedserve.messages.encoding import Features
 from unifiedserve.messages.media import MediaPlan
 from unifiedserve.messages.wire import Ended, Shutdown, pack
 from unifiedserve.models.base import Processor
@@ -53,7 +55,12 @@ class Supervisor:
         self.config = config
         self._model_dir = model_dir
         self._processor = processor
-        self._carrier_token = secrets.token_hex(_TOKEN_BYTES)
+        placement = config.machine.workers
+        self._carrier_token = (
+            secrets.token_hex(_TOKEN_BYTES)
+            if placement.is_whole
+            else carrier_token(required_cluster_key(placement.name))
+        )
         self._device.sharing.start()
         self.nursery = Nursery(Setup.of(config))
         try:
@@ -100,6 +107,13 @@ class Supervisor:
     def memory(self) -> SharedMemory:
         """The pools and queues of the present workers."""
         return self._memory.shared
+
+    @property
+    def features(self) -> Features:
+        """What the visual tokens are that this engine has and takes."""
+        return features_of(
+            self._model_dir, self._memory.dtype, self._processor.visual_dim, self.config.memory.visual_page_tokens
+        )
 
     @property
     def memory_uses(self) -> dict[str, int]:

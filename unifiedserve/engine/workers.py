@@ -14,6 +14,7 @@ from unifiedserve.engine.supervisor import Supervisor
 from unifiedserve.engine.threads import in_thread, open_in_thread
 from unifiedserve.engine.worker_processes import OnExit
 from unifiedserve.memory.shared import SharedMemory
+from unifiedserve.messages.encoding import Features
 from unifiedserve.messages.wire import Message, Placed, Shutdown
 from unifiedserve.models.base import Processor
 from unifiedserve.observe.broadcast import Broadcast
@@ -73,6 +74,11 @@ class Workers:
     def profile(self) -> HardwareProfile | None:
         """What is known of the model on the device before its workers have measured anything."""
         return self._supervisor.profile
+
+    @property
+    def features(self) -> Features:
+        """What the visual tokens are that this engine has and takes."""
+        return self._supervisor.features
 
     @property
     def nursery(self) -> Nursery:

@@ -11,9 +11,9 @@ from unifiedserve.memory.numa_policy import near_node
 from unifiedserve.memory.pulses import Pulses
 from unifiedserve.memory.sequence_tables import SequenceTables
 from unifiedserve.memory.status import Status
-from unifiedserve.placement import Network, Stage
+from unifiedserve.placement import ENGINE, Network, Stage
 
-ENGINE_INBOX = "engine"
+ENGINE_INBOX = ENGINE
 _INBOX_BYTES = 8 << 20
 _MOST_TABLE_PAGES = 2048  # of a sequence; longer ones are prefilled again after a death
 _MOST_MESSAGES = 1024  # taken at once from an inbox that nobody reads any more

@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from unifiedserve.messages.load import EncodeNode
 from unifiedserve.messages.media import MediaOptions, Source
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.seen import SeenMedium
@@ -45,7 +46,8 @@ class GenerateRequest(msgspec.Struct, kw_only=True):
     With a `max_ttft` (seconds) fewer frames are looked at where the first token would come later, and with `tell_media`
     the answers tell what is seen. A `viewer` of this name sees it live. Its media were fetched from the first of the
     moments `fetched` to the second (monotonic seconds).
-    `resume` has the tokens of each answer that another server has generated; these go on from there.
+    `resume` has the tokens of each answer that another server has generated; these go on from there. Where this one
+    encodes no media, one of the `encode_nodes` does.
     """
 
     id: str
@@ -66,6 +68,7 @@ class GenerateRequest(msgspec.Struct, kw_only=True):
     viewer: str | None = None
     fetched: tuple[float, float] | None = None
     resume: list[list[int]] = []
+    encode_nodes: list[EncodeNode] = []
 
 
 class TokenLogprob(msgspec.Struct):

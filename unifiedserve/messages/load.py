@@ -3,6 +3,7 @@
 import msgspec
 
 from unifiedserve.messages.costs import Costs
+from unifiedserve.placement import Stage
 
 
 class EngineLoad(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +28,10 @@ class EngineLoad(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The load of an engine, and which one it is: `started` tells it from an earlier one at the same address."""
+    """The load of an engine, and which one it is: `started` tells it from an earlier one at the same address.
+
+    Of the `stages` that it does not host other nodes have some.
+    """
 
     model: str
     version: str
@@ -35,3 +39,11 @@ class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
     healthy: bool
     max_model_len: int
     load: EngineLoad
+    stages: tuple[Stage, ...] = tuple(Stage)
+
+
+class EncodeNode(msgspec.Struct, frozen=True):
+    """A node that encodes for others: where it listens, and the visual tokens that it has still to encode."""
+
+    url: str
+    pending: int = 0

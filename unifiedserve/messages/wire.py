@@ -157,6 +157,16 @@ class Embeddings(msgspec.Struct, tag=True, kw_only=True):
     cached: bool = False
 
 
+class Wanted(msgspec.Struct, tag=True):
+    """Units of a prompt that other nodes are to encode: there is room for all of their visual tokens here.
+
+    The engine answers with `Embeddings` as they are offered, and hears of each that was read by `Released`.
+    """
+
+    uid: int
+    units: list[int]
+
+
 class Room(msgspec.Struct, tag=True, kw_only=True):
     """Pages of a request's window that its next units can have: nobody needs what they hold."""
 
@@ -435,9 +445,13 @@ class HandedOver(msgspec.Struct, tag=True):
 
 
 class Stale(msgspec.Struct, tag=True):
-    """Pages that the request was to reuse instead of its media were taken by others: it must start anew."""
+    """Pages that the request was to reuse instead of its media were taken by others: it must start anew.
+
+    If they could not be read elsewhere, there is a reason.
+    """
 
     uid: int
+    reason: str = ""
 
 
 class Failed(msgspec.Struct, tag=True):
@@ -460,6 +474,7 @@ Message = (
     | VisionRequest
     | Patches
     | Embeddings
+    | Wanted
     | Room
     | Generation
     | Answers

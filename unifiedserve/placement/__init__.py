@@ -2,6 +2,7 @@
 
 from unifiedserve.placement.changes import ChangingPlacement, RoleChange
 from unifiedserve.placement.instances import (
+    ENGINE,
     FIRST_MEMORY,
     MODEL_STAGES,
     Instance,
@@ -16,6 +17,7 @@ from unifiedserve.placement.reading import read_placement
 from unifiedserve.placement.routes import Load, Route, choose_route
 
 __all__ = [
+    "ENGINE",
     "FIRST_MEMORY",
     "MODEL_STAGES",
     "NAMED",

@@ -47,6 +47,12 @@ def networks_of(stages: Iterable[Stage]) -> tuple[Network, ...]:
 #: the memory of instances that name none
 FIRST_MEMORY = "mem0"
 
+#: who stands in a route, and among the sources of pages, for the nodes that host the stages which an engine lacks
+ENGINE = "engine"
+
+#: what a node of a stage pool hosts
+NODE_STAGES = ((Stage.VISION, Stage.ENCODE), (Stage.PREFILL, Stage.DECODE))
+
 
 def numbered_memory(number: int) -> str:
     """Return the name of the memory of a number."""
@@ -124,6 +130,26 @@ class Placement(msgspec.Struct, frozen=True):
     def memories(self) -> list[str]:
         """The names of all memories, in the order in which the instances name them."""
         return list(dict.fromkeys(instance.memory for instance in self.instances))
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The stages that are hosted; other nodes have the others."""
+        return tuple(stage for stage in Stage if self.hosts(stage))
+
+    @property
+    def is_whole(self) -> bool:
+        """Tell whether all stages are hosted."""
+        return len(self.stages) == len(Stage)
+
+    @property
+    def encodes_for_others(self) -> bool:
+        """Tell whether what is encoded goes to other nodes."""
+        return Stage.PREFILL not in self.stages
+
+    @property
+    def encoded_elsewhere(self) -> bool:
+        """Tell whether other nodes encode the media of its requests."""
+        return Stage.ENCODE not in self.stages
 
     def gpu_of(self, memory: str) -> int:
         """Return the number of a memory's GPU, if memories are on GPUs: the memory's own, unless it says otherwise."""

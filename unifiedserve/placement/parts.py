@@ -10,7 +10,14 @@ import msgspec
 from msgspec import Meta
 
 from unifiedserve.errors import ConfigError
-from unifiedserve.placement.instances import FIRST_MEMORY, MODEL_STAGES, Instance, Stage, numbered_memory
+from unifiedserve.placement.instances import (
+    FIRST_MEMORY,
+    MODEL_STAGES,
+    NODE_STAGES,
+    Instance,
+    Stage,
+    numbered_memory,
+)
 
 LETTERS = {"v": Stage.VISION, "e": Stage.ENCODE, "p": Stage.PREFILL, "d": Stage.DECODE}
 _PART = re.compile(r"(\d{0,3})([a-z]+)(?:@(.*))?", re.IGNORECASE)
@@ -137,9 +144,9 @@ def _name(stages: tuple[Stage, ...]) -> str:
 
 
 def _check(instances: Sequence[Instance]) -> None:
-    hosts = Counter(stage for instance in instances for stage in instance.stages)
-    for stage in Stage:
-        if not hosts[stage]:
-            raise ConfigError(f"no part hosts {stage}")
+    hosted = {stage for instance in instances for stage in instance.stages}
+    lacking = next((stage for stage in Stage if stage not in hosted), None)
+    if lacking and hosted not in map(set, NODE_STAGES):
+        raise ConfigError(f"no part hosts {lacking}, and a node of a stage pool hosts v+e or p+d")
     if twice := [name for name, times in Counter(instance.name for instance in instances).items() if times > 1]:
         raise ConfigError(f"two instances have the name {twice[0]!r}")

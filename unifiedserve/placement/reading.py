@@ -67,8 +67,9 @@ def _of_parts(parts: Sequence[Part], available: Sequence[int]) -> tuple[Instance
     if given and not left and (lacking := next((part for part in parts if not part.cores), None)):
         raise ConfigError(f"no core is left for {lacking.stages!r}: the other parts have {write_cores(available)}")
     placed = [(part, given[part.cores] if part.cores else left if given else ()) for part in parts]
-    hosted = any(Stage.VISION in stages_of(part.stages) for part in parts)
-    return instances_of(placed if hosted else [_vision(placed), *placed])
+    hosted = {stage for part in parts for stage in stages_of(part.stages)}
+    lacks_vision = Stage.ENCODE in hosted and Stage.VISION not in hosted
+    return instances_of([_vision(placed), *placed] if lacks_vision else placed)
 
 
 def _vision(placed: Sequence[tuple[Part, Sequence[int]]]) -> tuple[Part, Sequence[int]]:

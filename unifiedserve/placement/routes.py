@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from unifiedserve.placement.instances import Placement, Stage
+from unifiedserve.placement.instances import ENGINE, Placement, Stage
 
 
 class Route(msgspec.Struct, frozen=True, array_like=True):
@@ -58,9 +58,10 @@ def choose_route(placement: Placement, loads: Iterable[Load], *, media: bool = T
 
     Who serves it in one stage does so in all that it hosts: between these nothing has to travel. Prefill is in the
     memory of the encoders, and decode in that of prefill, where that has a host. Where units of one request are encoded
-    in parallel all encoders of one memory serve it (EPD §3.3.2, IRP). Without `media` it begins in prefill.
+    in parallel all encoders of one memory serve it (EPD §3.3.2, IRP). Without `media` it begins in prefill. A node that
+    encodes for others gives each request to one encoder, behind which the engine stands for who prefills.
     """
-    hosts = {stage: placement.hosts(stage) for stage in Stage}
+    hosts = {stage: placement.hosts(stage) for stage in placement.stages}
     pending = Counter[str]()
     if any(len(names) > 1 for names in hosts.values()):
         for load in loads:
@@ -70,13 +71,15 @@ def choose_route(placement: Placement, loads: Iterable[Load], *, media: bool = T
     memories = {instance.name: instance.memory for instance in placement.instances}
     chosen: dict[Stage, str] = {}
     memory = ""  # of those who are chosen, but of vision, which writes where the encoders are
-    for stage in Stage if media else (Stage.PREFILL, Stage.DECODE):
+    for stage in hosts if media else (Stage.PREFILL, Stage.DECODE):
         near = [name for name in hosts[stage] if memories[name] == memory] or hosts[stage]
         own = [name for name in near if name in chosen.values()]
         chosen[stage] = min(own or near, key=pending.__getitem__)
         memory = memories[chosen[stage]] if stage is not Stage.VISION else ""
+    if placement.encodes_for_others:
+        return Route(chosen[Stage.VISION], (chosen[Stage.ENCODE],), ENGINE)
     prefill, decode = chosen[Stage.PREFILL], chosen[Stage.DECODE]
-    if not media:
+    if not media or placement.encoded_elsewhere:
         return Route(prefill=prefill, decode=decode)
     encoders = [name for name in hosts[Stage.ENCODE] if memories[name] == memories[chosen[Stage.ENCODE]]]
     return Route(chosen[Stage.VISION], tuple(encoders) if placement.irp else (chosen[Stage.ENCODE],), prefill, decode)

@@ -24,6 +24,7 @@ from unifiedserve.server.anthropic import route as anthropic
 from unifiedserve.server.chat import route as chat
 from unifiedserve.server.completions import route as completions
 from unifiedserve.server.embeddings import route as embeddings
+from unifiedserve.server.encode.route import encode_routes
 from unifiedserve.server.endpoint import Endpoint, Services, endpoint_routes
 from unifiedserve.server.errors import ERROR_HANDLERS
 from unifiedserve.server.events import route as events
@@ -70,6 +71,7 @@ def create_app(engine: ServingEngine, compared: ServingEngine | None = None, key
     if compared is not None:
         other = _routes("UnifiedServe, monolithic", OF_AN_ENGINE, services._replace(engine=compared))
         routes.append(Mount(COMPARED_PATH, _starlette(other)))
+    routes += encode_routes(services)
     routes += page_routes(engine, COMPARED_PATH if compared is not None else "")
     guard = _guard(config, Keys(config.server.api_key_file) if keys is None else keys)
     return _starlette(routes, _lifespan(services, compared), guard)

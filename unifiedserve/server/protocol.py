@@ -1,10 +1,11 @@
 """The engine as the HTTP side needs it."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Protocol
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.messages.api import Delta, GenerateRequest
+from unifiedserve.messages.encoding import EncodedUnit, EncodeRequest
 from unifiedserve.messages.load import EngineLoad
 from unifiedserve.messages.seen import RequestPlan, SeenInstance
 from unifiedserve.observe.live import Live
@@ -48,4 +49,5 @@ class ServingEngine(Protocol):
     async def stop(self) -> None: ...
     def load(self) -> EngineLoad: ...
     async def plan(self, request: GenerateRequest) -> RequestPlan: ...
+    def encode(self, asked: EncodeRequest, data: Sequence[bytes]) -> AsyncGenerator[EncodedUnit | None, None]: ...
     def generate(self, request: GenerateRequest) -> AsyncGenerator[Delta, None]: ...

@@ -21,6 +21,7 @@ from unifiedserve.models.chat import load_tokenizer
 from unifiedserve.models.registry import load_adapter, load_config
 from unifiedserve.placement import Stage, networks_of
 from unifiedserve.profiles import steps_of
+from unifiedserve.profiles.digest import model_digest
 from unifiedserve.ranks.group import Group
 from unifiedserve.reading.readers import Reading
 from unifiedserve.recording.folder import begin_run
@@ -194,10 +195,14 @@ def carrier_of(spec: WorkerSpec, memory: SharedMemory, port: Port) -> Carrier:
     Raises ConfigError if it is not installed or does not work here.
     """
     options = spec.config
-    means = f"{spec.model_dir}, {spec.dtype}, {options.memory.kv_dtype(spec.dtype)} keys, version {__version__}"
+    is_whole = spec.placement.is_whole
+    model = spec.model_dir if is_whole else model_digest(Path(spec.model_dir))  # directories of other machines differ
+    means = f"{model}, {spec.dtype}, {options.memory.kv_dtype(spec.dtype)} keys, version {__version__}"
     rdma = reads_by_hardware()
     sites = [Site(this_machine(), layout.place, rdma) for layout in spec.layout.memories.values()]
-    carrier = open_carrier(options.machine.carrier, Setting(means, spec.carrier_token), port.outbox.bell, sites)
+    kind = "tcp" if options.machine.carrier == "auto" and not is_whole else options.machine.carrier
+    setting = Setting(means, spec.carrier_token, Setting.host if is_whole else options.server.host)
+    carrier = open_carrier(kind, setting, port.outbox.bell, sites)
     carrier.register(memory.of(spec.instance.memory))
     return carrier
 

@@ -18,7 +18,7 @@ from unifiedserve.messages.wire import (
     pack,
     unpack,
 )
-from unifiedserve.placement import Placement, Stage
+from unifiedserve.placement import ENGINE, Placement, Stage
 
 _PATIENCE_SECONDS = 0.05
 _MOST_MESSAGES = 256
@@ -126,6 +126,9 @@ class Outbox:
             self.to_engine(Drained(abort.uid))
             return
         hosts = (heir,) if heir and following is Stage.DECODE else abort.route.hosts(following)
+        if ENGINE in hosts:  # the stages that follow are with other nodes
+            self.to_engine(Drained(abort.uid))
+            return
         for host in hosts:
             self.send(host, Abort(abort.uid, abort.route, stage=following))
 

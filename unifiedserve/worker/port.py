@@ -9,7 +9,7 @@ from unifiedserve.memory.shared import SharedMemory
 from unifiedserve.memory.status import Status
 from unifiedserve.messages.ticket import Place
 from unifiedserve.messages.wire import PagesFreed, Placed, Reborn
-from unifiedserve.placement import Instance, Placement, Stage
+from unifiedserve.placement import ENGINE, Instance, Placement, Stage
 from unifiedserve.scheduling.turn import Neighbours, Tells
 from unifiedserve.worker.outbox import Outbox
 from unifiedserve.worker.reporter import Reporter
@@ -49,7 +49,7 @@ class Port(NamedTuple):
     neighbours: Neighbours
     status: Status
     pulse: Pulse
-    elsewhere: frozenset[str]  # names of the instances that have another memory
+    elsewhere: frozenset[str]  # names of the instances that have another memory; the engine's stands for other nodes
 
     @classmethod
     def connect(cls, placement: Placement, instance: Instance, memory: SharedMemory, device: Device) -> "Port":
@@ -57,8 +57,10 @@ class Port(NamedTuple):
         name, status = instance.name, memory.status
         outbox = Outbox(placement, name, memory.inboxes, device.fence)
         neighbours, pulse = Neighbours(placement, name, status), Pulse(memory.pulses, name)
-        others = frozenset(each.name for each in placement.instances if each.memory != instance.memory)
-        return cls(name, instance.memory, outbox, Reporter(name, outbox), neighbours, status, pulse, others)
+        others = {each.name for each in placement.instances if each.memory != instance.memory}
+        nodes = set() if placement.is_whole else {ENGINE}
+        elsewhere = frozenset(others | nodes)
+        return cls(name, instance.memory, outbox, Reporter(name, outbox), neighbours, status, pulse, elsewhere)
 
     def tell(self, tells: Tells) -> None:
         """Tell the other instances what this one is about to do; wake those who have waited behind one of its own."""

@@ -1,6 +1,7 @@
 """A Ray of this cluster's own, for one machine: a process that starts it, and ends it with itself."""
 
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import msgspec
 import psutil
 
 from unifiedserve.cluster.nodes.address import address_file
+from unifiedserve.config import CLUSTER_KEY
 from unifiedserve.errors import ConfigError
 
 _OBJECT_STORE_BYTES = 100 << 20  # nodes exchange no objects, and need /dev/shm themselves
@@ -54,6 +56,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     os.environ.setdefault("RAY_worker_niceness", "0")  # servers inherit it from their nodes
+    os.environ.setdefault(CLUSTER_KEY, secrets.token_hex(32))  # and this
     import ray
 
     context = ray.init(

@@ -7,7 +7,7 @@ import time
 import httpx
 import msgspec
 
-from unifiedserve.cluster.key import key_header
+from unifiedserve.config import key_header
 from unifiedserve.messages.load import LoadReport
 
 _PERIOD = 0.5  # seconds between two looks

@@ -27,6 +27,7 @@ from unifiedserve.cluster.router.trip import Trip
 from unifiedserve.cluster.routing import Policy
 from unifiedserve.cluster.routing import Request as Routed
 from unifiedserve.errors import ErrorKind, RequestError
+from unifiedserve.messages.encoding import KEY_HEADER, NODES_HEADER
 from unifiedserve.scheduling import Work
 from unifiedserve.server.answers.event_stream import ending
 
@@ -37,6 +38,7 @@ GENERATING = ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/m
 _OTHERS = ("/v1/plan", "/v1/messages/count_tokens", "/tokenize", "/detokenize", "/v1/files")
 _KEPT = ("/v1/files/{id:.+}", "/v1/responses/{id:.+}")
 _OF_A_HOP = {"connection", "content-length", "host", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade"}
+_OURS = {NODES_HEADER, KEY_HEADER}  # of routers, not of clients
 _NO_WORK = Work(prompt_tokens=0)
 
 
@@ -205,8 +207,8 @@ async def _stream(request: web.Request, head: Head, relay: Relay) -> web.StreamR
 
 
 def _passed(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers that go on: those of one connection do not."""
-    return {name.lower(): value for name, value in headers.items() if name.lower() not in _OF_A_HOP}
+    """Return the headers that go on: those of one connection do not, nor those that only routers may send."""
+    return {name.lower(): value for name, value in headers.items() if name.lower() not in _OF_A_HOP | _OURS}
 
 
 def _model(name: str, report: Any) -> dict[str, Any]:

@@ -3,16 +3,18 @@
 import asyncio
 import contextlib
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Collection, Iterable, Iterator
 from typing import TypeVar
 
 import aiohttp
 import msgspec
 
-from unifiedserve.cluster.key import key_header
 from unifiedserve.cluster.members import Member
-from unifiedserve.cluster.routing import Fleet, Policy, Request
-from unifiedserve.messages.load import LoadReport
+from unifiedserve.cluster.routing import Encoders, Fleet, Policy, Request
+from unifiedserve.config import key_header
+from unifiedserve.messages.load import EncodeNode, LoadReport
+from unifiedserve.placement import Stage
 
 T = TypeVar("T")
 
@@ -61,9 +63,26 @@ class Node:
             wait.reschedule(0.0)  # which is over
 
     @property
+    def encodes_for_others(self) -> bool:
+        """Whether it takes no requests of clients, but encodes what other nodes ask for."""
+        return bool(self.report and Stage.PREFILL not in self.report.stages)
+
+    @property
+    def needs_encoders(self) -> bool:
+        """Whether other nodes encode the images and videos of its requests."""
+        return bool(self.report and Stage.ENCODE not in self.report.stages)
+
+    @property
     def takes_requests(self) -> bool:
         """Whether it serves, as far as is known."""
         return bool(self.report and self.report.healthy) and not self.member.draining and self.missed < _MISSED
+
+
+_Served = tuple[str, str]  # a model, and by which version: others may encode otherwise
+
+
+def _served(report: LoadReport) -> _Served:
+    return report.model, report.version
 
 
 class Nodes:
@@ -75,6 +94,7 @@ class Nodes:
         self._nodes: dict[str, Node] = {}
         self._looking: dict[str, asyncio.Task[None]] = {}
         self._fleets: dict[str, Fleet] = {}  # by model
+        self._encoders: defaultdict[_Served, Encoders] = defaultdict(Encoders)
         self._changed = asyncio.Event()
         self._asleep: frozenset[str] = frozenset()  # pools without nodes
         self._pools: set[str] = set()  # that have told of a model
@@ -126,11 +146,16 @@ class Nodes:
         return list(self._nodes.values())
 
     def choose(self, model: str | None, request: Request, without: Collection[str] = ()) -> Node | None:
-        """Return who takes a request for a model (None: the first one), none of those `without`; None if nobody can."""
+        """Return who takes a request for a model (None: the first one), none of those `without`; None if nobody can.
+
+        Nobody can take images and videos that needs encoders and has none.
+        """
         name = next(iter(self.models), None) if model is None else model
         fleet = self._fleets.get(name or "")
         if fleet is None:
             return None
+        if request.work.visual_tokens:
+            without = {*without, *(each for each in fleet if self._lacks_encoders(self._nodes[each]))}
         left = {each: self._nodes[each].report for each in without if each in fleet}
         for each in left:
             fleet.leave(each)
@@ -139,6 +164,17 @@ class Nodes:
             if report:
                 fleet.update(each, report.load)
         return self._nodes[chosen] if chosen else None
+
+    def encode_nodes(self, node: Node, request: Request) -> list[EncodeNode]:
+        """Return who may encode a request's images and videos for a node; none if it has none, or the node does so."""
+        tokens = request.work.visual_tokens
+        if not (tokens and node.needs_encoders and node.report):
+            return []
+        named = self._encoders[_served(node.report)].name(tokens, request.key)
+        return [EncodeNode(self._nodes[name].member.url, pending) for name, pending in named]
+
+    def _lacks_encoders(self, node: Node) -> bool:
+        return bool(node.needs_encoders and node.report and not self._encoders[_served(node.report)])
 
     def suspect(self, node: Node) -> None:
         """Send nothing to a node that broke off, until it tells of itself again."""
@@ -184,14 +220,21 @@ class Nodes:
                 fleet.leave(name)
         if node.report:
             self._pools.add(node.member.pool)
-        if node.takes_requests and node.report:
+        for served, encoders in self._encoders.items():
+            if not node.takes_requests or (node.report and served != _served(node.report)):
+                encoders.leave(name)
+        if not (node.takes_requests and node.report):
+            return
+        if node.encodes_for_others:
+            self._encoders[_served(node.report)].update(name, node.report.load)
+        else:
             self._fleets.setdefault(node.report.model, Fleet(self._policy)).update(name, node.report.load)
 
     def _forget(self, name: str) -> None:
         if self._nodes.pop(name, None):
             self._looking.pop(name).cancel()
-            for fleet in self._fleets.values():
-                fleet.leave(name)
+            for group in (*self._fleets.values(), *self._encoders.values()):
+                group.leave(name)
 
     def unreachable(self) -> list[str]:
         """Return a line for each node that has said nothing for some seconds."""

@@ -15,7 +15,10 @@ from unifiedserve.cluster.router.plans import Plans
 from unifiedserve.cluster.router.stream import Mark, MarkedStream
 from unifiedserve.cluster.router.trip import Trip
 from unifiedserve.cluster.routing import Request
+from unifiedserve.config import cluster_key
 from unifiedserve.errors import SHUTTING_DOWN, ErrorKind, RequestError
+from unifiedserve.messages.encoding import KEY_HEADER, NODES_HEADER, write_nodes
+from unifiedserve.scheduling import Work
 from unifiedserve.server.answers.marks import HEADER
 
 _log = logging.getLogger(__name__)
@@ -26,6 +29,7 @@ _UNTIL_AWAKE = 120.0  # and for a pool that sleeps
 _REFUSED = (429, 503)  # by a node that is full, or down: another one may take the request
 _NO_LIMIT = aiohttp.ClientTimeout(total=None, sock_connect=5.0)
 _EVENTS = "text/event-stream"
+_TEXT = Request(Work(prompt_tokens=0))
 _BREAKS = (aiohttp.ClientError, TimeoutError, ConnectionError)
 
 
@@ -175,8 +179,14 @@ class Relay:
 
     def _unavailable(self) -> RequestError:
         self._trip.failed()
+        return RequestError(self._nobody(), ErrorKind.UNAVAILABLE, retry_after=1)
+
+    def _nobody(self) -> str:
+        """Return why nobody takes it."""
         model = self._asking.asked.model or "any model"
-        return RequestError(f"no node takes requests for {model} now", ErrorKind.UNAVAILABLE, retry_after=1)
+        if self._asking.asked.media and self._nodes.choose(self._asking.asked.model, _TEXT, self._refusing):
+            return f"no node encodes images and videos for {model} now: start some, with --placement v+e"
+        return f"no node takes requests for {model} now"
 
     async def _next_node(self) -> Node | None:
         """Return who is to serve it next; if nobody can, and nobody has refused it, who can within some seconds."""
@@ -198,6 +208,8 @@ class Relay:
         headers = {**asking.headers, **self._trip.asks(node.member.name)}
         if asking.asked.stream:
             headers[HEADER] = "1"
+        if encoders := self._nodes.encode_nodes(node, asking.request):
+            headers |= {NODES_HEADER: write_nodes(encoders), KEY_HEADER: cluster_key()}
         url = URL(node.member.url + asking.path, encoded=True)
         asked = self._http.request(asking.method, url, data=self._resuming(), headers=headers, timeout=_NO_LIMIT)
         return await node.reply(asked)

@@ -39,7 +39,10 @@ def check_buffers(
     kv = (_pages(_cached_tokens(prompt, sampling), config.memory.kv_page_tokens) + layout.state_pages) * sampling.n
     taken = BufferPages(window.patch, window.visual) if window else total_of(units)
     pages = RequestPages(taken.patch, taken.visual, kv)
+    there = {pool for _, pool in layout.pools}  # the others are with other nodes, which check them
     for need in _needs(pages, prompt, sampling):
+        if need.pool not in there:
+            continue
         memory, size = layout.smallest(need.pool)
         where = f" in {memory}" if len(layout.memories) > 1 else ""
         if need.pages > size.pages:
@@ -59,7 +62,8 @@ def medium_pages(config: EngineConfig, plan: MediaPlan) -> MediumPages:
 
 def _window(config: EngineConfig, layout: EngineLayout, units: Sequence[BufferPages]) -> Window | None:
     """Return the window for these units. Where pages travel there is none: who reads them has room for them all."""
-    if len(layout.memories) > 1 or config.scheduling.no_overlap:
+    travels = len(layout.memories) > 1 or not config.machine.workers.is_whole
+    if travels or config.scheduling.no_overlap:
         return None
     return window_of(units, BufferPages(layout.only.patch.pages, layout.only.visual.pages))
 

@@ -46,6 +46,7 @@ class Arrivals:
         broadcast: Broadcast,
     ) -> None:
         self._limit, self._longest_wait = config.scheduling.max_requests, config.scheduling.max_queue_time
+        self._placement = config.machine.workers
         self._intake = intake
         self._table = table
         self._targets = targets
@@ -66,15 +67,23 @@ class Arrivals:
         if request.deadline is not None:
             self._check_wait(request.deadline)
         self._check_media(request)
+        self._check_encoders(request)
         active = await self._admit(request)
         self._record(active)
-        self._table.add(active)
-        try:
-            await self._health.wait()
-        except BaseException:
-            self._table.release(active)
-            raise
+        await self._enter(active)
         self._announce(active)
+        return active
+
+    async def take_encoding(self, request: GenerateRequest, take: Callable[[float], ActiveRequest]) -> ActiveRequest:
+        """Return the record, in the table, that a thread takes of what another node wants encoded.
+
+        `take` is given the time (monotonic seconds), and `request` has the media. Raises RequestError as `take`.
+        """
+        self.check_room()
+        self._check_media(request)
+        now = time.monotonic()
+        active = await self._prepare(request, lambda _: take(now), ActiveRequest.close)
+        await self._enter(active)
         return active
 
     async def plan(self, request: GenerateRequest) -> RequestPlan:
@@ -82,6 +91,30 @@ class Arrivals:
         self.check_room()
         self._check_media(request)
         return await self._prepare(request, partial(self._intake.plan, request, self._outlook()))
+
+    async def _enter(self, active: ActiveRequest) -> None:
+        """Add a record to the table, and return when there are workers for it."""
+        self._table.add(active)
+        try:
+            await self._health.wait()
+        except BaseException:
+            self._table.release(active)
+            raise
+
+    def _check_encoders(self, request: GenerateRequest) -> None:
+        """Raise RequestError if this node needs others for a request, and none of them was named."""
+        if self._placement.encodes_for_others:
+            raise RequestError(
+                "this server encodes images and videos for others and answers nothing itself: ask the cluster's router",
+                ErrorKind.UNAVAILABLE,
+            )
+        if self._placement.encoded_elsewhere and request.media and not request.encode_nodes:
+            raise RequestError(
+                "this server leaves images and videos to encode nodes, and knows of none: ask the cluster's router, "
+                "and have a pool with --placement v+e",
+                ErrorKind.UNAVAILABLE,
+                retry_after=1,
+            )
 
     def check_room(self) -> None:
         """Raise RequestError if the engine is full, or has come to its end."""

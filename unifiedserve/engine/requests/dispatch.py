@@ -7,7 +7,12 @@ import msgspec
 from unifiedserve.engine.requests.place import Work, place, work_of
 from unifiedserve.engine.requests.record import ActiveRequest
 from unifiedserve.engine.requests.table import Attempt, RequestTable
-from unifiedserve.engine.requests.wire_requests import continued, prefill_request, vision_request
+from unifiedserve.engine.requests.wire_requests import (
+    continued,
+    encode_request,
+    prefill_request,
+    vision_request,
+)
 from unifiedserve.engine.roles import Roles
 from unifiedserve.engine.workers import Workers
 from unifiedserve.memory.sequence_tables import Key, Row
@@ -39,7 +44,8 @@ class Dispatch:
 
     def can_serve(self, active: ActiveRequest) -> bool:
         """Tell whether each stage that a request may need has a worker that takes new ones."""
-        stages = Stage if active.sources else (Stage.PREFILL, Stage.DECODE)
+        hosted = self._roles.placement.stages  # other nodes have the others
+        stages = hosted if active.sources else (Stage.PREFILL, Stage.DECODE)
         return all(self._roles.open.hosts(stage) for stage in stages)
 
     def submit(self, active: ActiveRequest, indices: Sequence[int]) -> None:
@@ -47,6 +53,9 @@ class Dispatch:
 
         There must be workers that take it. Raises RequestError for a request that is too large for a message.
         """
+        if active.to_encode is not None:
+            self._begin_encoding(active)
+            return
         fresh = [index for index in indices if not active.answers[index].token_ids]
         begun = [[index] for index in indices if active.answers[index].token_ids]
         for group in ([fresh] if fresh else []) + begun:
@@ -80,6 +89,24 @@ class Dispatch:
         """Have decode drop an answer that is complete without its knowledge."""
         if route := self._table.route(uid):
             self._workers.send(route.decode, Abort(uid, route, index))
+
+    def _begin_encoding(self, active: ActiveRequest) -> None:
+        """Send what another node wants encoded to the stages that do so."""
+        uid, caches = self._table.new_uid(), self._workers.caches
+        route = choose_route(self._roles.open, self._table.loads())
+        request = encode_request(active, uid, caches)
+        tokens = sum((active.to_encode or {}).values())
+        ticket = place(active, request.ticket, Work(prompt=0, encode=tokens, visual=tokens), self._targets)
+        request.ticket = msgspec.structs.replace(ticket, route=route)
+        active.work, active.due = ticket.work, ticket.due
+        self._table.tally.begin(active.work)
+        vision = vision_request(active, request.ticket, request.reuse)
+        assert vision is not None
+        for encoder in route.encode:
+            self._workers.send(encoder, request)
+        self._table.begin(uid, active, [0], Load(route, {Stage.VISION: tokens, Stage.ENCODE: tokens}))
+        self._timeline.name(uid, active.id)
+        self._workers.send(route.vision, vision)
 
     def _attempt(self, active: ActiveRequest, indices: list[int]) -> None:
         uid = self._table.new_uid()

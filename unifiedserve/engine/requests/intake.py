@@ -39,7 +39,8 @@ class Intake:
         self._admission = Admission(config, processor, layout, reading)
         self._processor = processor
         self._arena_name = arena_name
-        self._cached = not config.memory.no_prefix_cache or config.memory.visual_cache_mib
+        cached = not config.memory.no_prefix_cache or config.memory.visual_cache_mib
+        self._keyed = cached or config.machine.workers.encoded_elsewhere
         self._page_tokens = config.memory.kv_page_tokens
         self._digests = MediaDigests()
         self._numbers = itertools.count(1)
@@ -57,7 +58,7 @@ class Intake:
             with _naming_media():
                 spool.take(request.media)
                 active = self._record(self._admission.admit(request, outlook, cancellation), arrival)
-                if self._cached:
+                if self._keyed:
                     active.contents = self._contents(active.planned)
         except BaseException:
             spool.close()

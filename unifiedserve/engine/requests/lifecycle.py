@@ -132,7 +132,13 @@ class Lifecycle:
         self._let_go_on()
 
     def _send(self, active: ActiveRequest) -> None:
-        """Send what is stranded of a request, if there are workers for it."""
+        """Send what is stranded of a request, if there are workers for it.
+
+        What another node may be reading is not encoded a second time: that node asks again.
+        """
+        if active.is_lent:
+            self.fail(active, "a worker that had encoded it died", ErrorKind.UNAVAILABLE)
+            return
         if active.stranded and self._has_workers and self._dispatch.can_serve(active):
             indices, active.stranded = sorted(active.stranded), set()
             self._dispatch.submit(active, indices)

@@ -2,7 +2,10 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
+
+import msgspec
 
 from unifiedserve.engine.admission.admission import PlannedRequest
 from unifiedserve.engine.caches import PromptContents
@@ -10,7 +13,9 @@ from unifiedserve.engine.requests.answer import Answer
 from unifiedserve.engine.requests.spool import Spool
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.messages.api import Delta, TokenLogprob
+from unifiedserve.messages.encoding import EncodedUnit
 from unifiedserve.messages.media import MediaKind
+from unifiedserve.messages.pages import PageOffer
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.messages.wire import MediaSource, PromptLogprobs, PromptVector
 
@@ -30,7 +35,7 @@ class ActiveRequest:
     spool: Spool | None = None
     contents: PromptContents | None = None  # None: nothing of it is cached
     prompt_logprobs: list[TokenLogprob] | None = None  # of every token, as they come; None: not asked for
-    outputs: asyncio.Queue[Delta | RequestError] = field(default_factory=asyncio.Queue)
+    outputs: asyncio.Queue[Delta | EncodedUnit | RequestError] = field(default_factory=asyncio.Queue)
     attempts: dict[int, set[int]] = field(default_factory=dict)  # uid -> answers still in it; RequestTable's
     pooled: bytes | None = None  # float32, of a request to embed
     cached_tokens: int = 0  # of the prompt, at the first attempt
@@ -42,6 +47,9 @@ class ActiveRequest:
     crashes_alone: int = 0  # of them, those that worked on nothing else
     suspect_media: bool = False  # one of them decoded or encoded media
     ending: bool = False  # failed or aborted: only to be drained
+    to_encode: dict[int, int] | None = None  # tokens of units that another node waits for; None: it is answered here
+    is_lent: bool = False  # another node may read some of them
+    lost_nodes: dict[str, str] = field(default_factory=dict)  # by URL, why a node did not encode what it was to
 
     @property
     def id(self) -> str:
@@ -87,6 +95,29 @@ class ActiveRequest:
     def tell_error(self, message: str, kind: ErrorKind, param: str | None = None) -> None:
         """End what the client reads with an error; `param` is the field of its request at fault."""
         self.outputs.put_nowait(RequestError(message, kind, param=param))
+
+    def lend(self, unit: int, offer: PageOffer, now: float) -> int:
+        """Tell another node where it can read a unit, and return its tokens; with the last one it is complete."""
+        assert self.to_encode is not None
+        self.is_lent = True
+        self.outputs.put_nowait(EncodedUnit(unit, offer))
+        left, tokens = sum(self.to_encode.values()), self.to_encode.pop(unit, 0)
+        self.work *= 1 - tokens / max(1, left)
+        if not self.to_encode:
+            self.answers[0].finished, self.answers[0].last_token = True, now
+        return tokens
+
+    def encode_less(self, units: Collection[int]) -> None:
+        """Leave out units that the cache has."""
+        assert self.to_encode is not None
+        for unit in units:
+            self.to_encode.pop(unit)
+        wanted = [
+            msgspec.structs.replace(source, units=[n for n in source.wanted if source.first_unit + n in self.to_encode])
+            for source in self.sources
+        ]
+        self.sources = [source for source in wanted if source.units]
+        self.answers[0].finished = not self.to_encode
 
     def close(self) -> None:
         """Remove the media from shared memory."""

@@ -4,12 +4,20 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from unifiedserve.engine.requests.queue_time import QueueTime
 from unifiedserve.engine.requests.record import ActiveRequest
 from unifiedserve.engine.requests.tally import Tally
 from unifiedserve.placement import Load, Route, Stage
+
+
+class Remote(Protocol):
+    """What other nodes encode of an attempt: see `engine/encoding/`."""
+
+    def read(self, unit: int) -> None: ...
+    def lost(self, reason: str) -> None: ...
+    def close(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -27,6 +35,7 @@ class Attempt:
     handed: dict[int, str] = field(default_factory=dict)  # to whom its answers were
     decoded_before: str = ""  # by whom, if that was not who decodes it now
     step_failed: bool = False  # it may have left references of shared pages
+    remote: Remote | None = None  # what other nodes encode of it
 
     @property
     def new_tokens(self) -> int:
@@ -94,7 +103,7 @@ class RequestTable:
         self._requests.discard(active)
         self.queue.ended(self.waiting)
         for uid in active.attempts:
-            self._attempts.pop(uid, None)
+            self._forget(uid)
         self._on_release()
 
     @property
@@ -193,11 +202,26 @@ class RequestTable:
 
     def end_attempt(self, uid: int) -> ActiveRequest | None:
         """Forget an attempt that has left every stage; returns its request."""
-        attempt = self._attempts.pop(uid, None)
+        attempt = self._forget(uid)
         if attempt is None:
             return None
         attempt.request.attempts.pop(uid, None)
         return attempt.request
+
+    def encoded(self, uid: int, tokens: int) -> None:
+        """Note that so many of an attempt's visual tokens are encoded."""
+        if attempt := self._attempts.get(uid):
+            attempt.left = {stage: max(0, left - tokens) for stage, left in attempt.left.items()}
+
+    def encode_elsewhere(self, uid: int, remote: Remote) -> None:
+        """Note what other nodes encode of an attempt, which ends with it."""
+        if attempt := self._attempts.get(uid):
+            attempt.remote = remote
+
+    def remote(self, uid: int) -> Remote | None:
+        """Return what other nodes encode of an attempt; None if it is over."""
+        attempt = self._attempts.get(uid)
+        return attempt.remote if attempt else None
 
     def of_attempts(self, uids: Iterable[int]) -> set[ActiveRequest]:
         """Return the requests of those attempts that are not over."""
@@ -217,3 +241,9 @@ class RequestTable:
             if active.ending and not active.attempts:
                 self.release(active)
         return lost
+
+    def _forget(self, uid: int) -> Attempt | None:
+        attempt = self._attempts.pop(uid, None)
+        if attempt and attempt.remote:
+            attempt.remote.close()
+        return attempt

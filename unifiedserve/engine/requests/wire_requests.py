@@ -38,6 +38,20 @@ def prefill_request(
     )
 
 
+def encode_request(active: ActiveRequest, uid: int, caches: Caches) -> PrefillRequest:
+    """Return the encoder's part of a prompt that another node prefills."""
+    prompt = active.planned.prompt
+    return PrefillRequest(
+        ticket=active.ticket(uid),
+        token_ids=prompt.token_ids,
+        num_prompt=len(prompt.token_ids),
+        media=prompt.media,
+        sampling=active.planned.sampling,
+        indices=[0],
+        unit_keys=caches.unit_keys(active.contents) if active.contents else [],
+    )
+
+
 def continued(active: ActiveRequest, ticket: Ticket, index: int, row: Row, caches: Caches) -> Generation:
     """Return an answer as decode takes it over from a worker that has died: its pages hold all but the last token."""
     prompt, token_ids = active.planned.prompt, active.planned.prompt.token_ids + active.answers[index].token_ids

@@ -1,14 +1,18 @@
 """What the workers say of single requests."""
 
 import logging
+import time
+from typing import Protocol
 
 from unifiedserve.engine.requests.dispatch import Dispatch
 from unifiedserve.engine.requests.lifecycle import Lifecycle
 from unifiedserve.engine.requests.reports import Reports
 from unifiedserve.engine.requests.table import RequestTable
 from unifiedserve.engine.workers import Workers
+from unifiedserve.messages.pages import PageOffer
 from unifiedserve.messages.wire import (
     Drained,
+    Embeddings,
     Failed,
     HandedOver,
     Message,
@@ -16,13 +20,22 @@ from unifiedserve.messages.wire import (
     Preempted,
     PromptLogprobs,
     PromptVector,
+    Released,
     Report,
     Stale,
+    Wanted,
 )
 from unifiedserve.observe.metrics import Metrics
 from unifiedserve.placement import Placement
 
 _log = logging.getLogger(__name__)
+
+
+class Encoders(Protocol):
+    """Other nodes that encode for this one: see `engine/encoding/`."""
+
+    def begin(self, wanted: Wanted) -> None: ...
+    def read(self, released: Released) -> None: ...
 
 
 class WorkerMessages:
@@ -36,6 +49,7 @@ class WorkerMessages:
         dispatch: Dispatch,
         reports: Reports,
         workers: Workers,
+        encoders: Encoders | None,
         metrics: Metrics,
     ) -> None:
         self._placement = placement
@@ -44,6 +58,7 @@ class WorkerMessages:
         self._dispatch = dispatch
         self._reports = reports
         self._workers = workers
+        self._encoders = encoders
         self._metrics = metrics
 
     def handle(self, message: Message) -> None:
@@ -60,6 +75,12 @@ class WorkerMessages:
                 self._table.hand_over(uid, index, host)
             case Stale():
                 self._stale(message)
+            case Embeddings(offer=PageOffer()):
+                self._encoded(message)
+            case Wanted() if self._encoders:
+                self._encoders.begin(message)
+            case Released() if self._encoders:
+                self._encoders.read(message)
             case Failed():
                 self._failed(message)
             case Drained():
@@ -81,10 +102,22 @@ class WorkerMessages:
         active = self._table.serving(message.uid)
         if active is None or not active.attempts[message.uid]:
             return
+        if message.reason and (remote := self._table.remote(message.uid)):
+            remote.lost(message.reason)
         indices = self._table.empty(message.uid)
         active.stale = True
         self._dispatch.abort(message.uid)
         self._lifecycle.resubmit(active, indices)
+
+    def _encoded(self, message: Embeddings) -> None:
+        """Tell the node that waits for a unit where it can read it."""
+        active = self._table.serving(message.uid)
+        if active is None or message.offer is None:
+            return
+        now, complete = time.monotonic(), active.complete
+        self._table.encoded(message.uid, active.lend(message.unit, message.offer, now))
+        if active.complete and not complete:
+            self._table.tally.first_token(now, active.due)
 
     def _failed(self, message: Failed) -> None:
         if active := self._table.serving(message.uid):

@@ -17,6 +17,7 @@ from unifiedserve.server.chat.tools import ToolUse, tool_use
 from unifiedserve.server.disconnect import unless_disconnected
 from unifiedserve.server.endpoint import Endpoint, Services
 from unifiedserve.server.errors import refuse_unless
+from unifiedserve.server.requests.encode_nodes import encode_nodes
 from unifiedserve.server.requests.receive import received, request_id, viewer_of
 
 
@@ -58,6 +59,7 @@ async def chat_work(
     work = await unless_disconnected(
         request.receive, generate_request(chat, id, services.fetcher.of(caller_of(request)), tools)
     )
+    work.encode_nodes = encode_nodes(request)
     work.viewer = viewer_of(request, request.headers.get("x-viewer"))
     chat.messages.clear()  # media in base64 must not live as long as the answer
     return work, tools

@@ -11,6 +11,7 @@ from unifiedserve.server.embeddings.conversion import embedding_requests
 from unifiedserve.server.embeddings.reply import EmbeddingList, EmbeddingReply
 from unifiedserve.server.embeddings.request import EmbeddingRequest
 from unifiedserve.server.endpoint import Endpoint, Services
+from unifiedserve.server.requests.encode_nodes import encode_nodes
 from unifiedserve.server.requests.receive import received, request_id
 
 
@@ -21,6 +22,8 @@ async def post_embeddings(services: Services, request: Request) -> Response:
         fetcher = services.fetcher.of(caller_of(request))
         id = request_id(request, "embd-")
         work = await unless_disconnected(request.receive, embedding_requests(asked, id, fetcher, engine))
+    for one in work:
+        one.encode_nodes = encode_nodes(request)
     reply = EmbeddingReply(asked, engine.model_name, engine.processor.pooling)
     return await respond_whole(request, id, merged([engine.generate(one) for one in work], 1), reply)
 

@@ -71,6 +71,7 @@ async def get_load(services: Services, request: Request) -> Response:
         healthy=engine.healthy,
         max_model_len=engine.max_model_len,
         load=engine.load(),
+        stages=engine.config.machine.workers.stages,
     )
     return json_response(report)
 

@@ -9,7 +9,7 @@ from typing import Literal
 from unifiedserve.carriers.base import Copy
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.pages import PageOffer
-from unifiedserve.messages.wire import Embeddings, Released
+from unifiedserve.messages.wire import Embeddings, Released, Wanted
 from unifiedserve.placement import Stage
 from unifiedserve.worker.cache_log import CacheLog
 from unifiedserve.worker.language.prompt_table import PromptTable
@@ -41,9 +41,9 @@ class ForeignUnits:
         prompts: PromptTable,
         log: CacheLog,
         arrived: Callable[[Embeddings], None],
-        lost: Callable[[int], None],
+        lost: Callable[[int, str], None],
     ) -> None:
-        """Tell of each unit that has `arrived`, and of prompts (uid) whose units were `lost`.
+        """Tell of each unit that has `arrived`, and of prompts (uid) whose units were `lost`, and why.
 
         What has arrived is kept in the cache, which the `log` tells.
         """
@@ -62,13 +62,19 @@ class ForeignUnits:
         self._foreign.setdefault(message.uid, _Foreign()).offers[message.unit] = offer
 
     def begin(self, uid: int, units: Iterable[int]) -> Taken:
-        """Begin to read these units, if there are pages for all of the prompt's; what the cache has arrives at once."""
+        """Begin to read these units, if there are pages for all of the prompt's; what the cache has arrives at once.
+
+        What no address is known of is asked for: other nodes encode it now that there is room.
+        """
         foreign, prompt = self._foreign[uid], self._prompts[uid]
         if foreign.room is None and (taken := self._take_room(foreign, prompt)) != "taken":
             return taken
         offers = sorted(((unit, foreign.offers.pop(unit)) for unit in units), key=lambda each: each[1][:2])
         for (source, address), own in groupby(offers, lambda each: each[1][:2]):
-            self._read(foreign, uid, source, address, dict(own))
+            if address:
+                self._read(foreign, uid, source, address, dict(own))
+            else:
+                self._outbox.to_engine(Wanted(uid, [unit for unit, _ in own]))
         return "taken"
 
     def drop(self, uid: int) -> None:
@@ -104,7 +110,7 @@ class ForeignUnits:
     def _ended(self, foreign: _Foreign, uid: int, source: str, units: list[int], transfer: int, error: str) -> None:
         foreign.reading.discard(transfer)
         if error:
-            self._lost(uid)
+            self._lost(uid, error)
             return
         assert foreign.room is not None
         keys = self._prompts[uid].request.unit_keys

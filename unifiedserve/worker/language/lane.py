@@ -294,8 +294,8 @@ class LanguageLane:
             else:
                 self._start_anew(prompt.uid)
 
-    def _start_anew(self, uid: int) -> None:
-        self._port.outbox.to_engine(Stale(uid))
+    def _start_anew(self, uid: int, reason: str = "") -> None:
+        self._port.outbox.to_engine(Stale(uid, reason))
         self._drop_prompt(uid)
 
     def _drop_prompt(self, uid: int) -> None:

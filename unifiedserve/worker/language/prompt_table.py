@@ -6,6 +6,7 @@ from unifiedserve.memory.kv_cache import KVCache
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.wire import PrefillRequest
 from unifiedserve.models.base import LanguageAdapter
+from unifiedserve.placement import ENGINE
 from unifiedserve.scheduling.turn import Shape, UnitShape
 from unifiedserve.worker.language.held import Held
 from unifiedserve.worker.language.patch_pages import PatchPages
@@ -99,7 +100,7 @@ class PromptTable:
             TokenInputs.of(self._adapter, request),
             VisualPages(self._visual),
             request.reuse.prefix,
-            prefilled_elsewhere=route.prefill in self._elsewhere,
+            prefilled_elsewhere=route.prefill in self._elsewhere and route.prefill != ENGINE,
         )
 
     def _room_pages(self, units: Iterable[UnitShape]) -> int:

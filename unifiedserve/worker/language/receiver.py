@@ -26,9 +26,9 @@ class Receiver:
         note: Note,
         take_unit: Callable[[Embeddings], None],
         take_answer: Callable[[Generation], None],
-        start_anew: Callable[[int], None],
+        start_anew: Callable[[int, str], None],
     ) -> None:
-        """Hand units and answers over once they are here; a prompt (uid) that has lost some has to start anew."""
+        """Hand units and answers over once they are here; hear which prompts (uid) have lost some, and why."""
         self._note = note
         self._start_anew = start_anew
         self._reads = Reads(carrier, port.reporter)
@@ -68,7 +68,7 @@ class Receiver:
             if taken == "taken":
                 self._note(Pulling(uid, units))
             elif taken == "stale":
-                self._start_anew(uid)
+                self._start_anew(uid, "")
 
     def forgo(self, uids: Iterable[int]) -> None:
         """Give back what was read early of these requests."""

@@ -34,7 +34,7 @@ class StagedPrompt:
     kept: int = 0  # leading ones of them that are remembered
     prefilled: int = 0  # tokens
     pooled: Tensor | None = None  # float32 [hidden] of what was read so far, if it is asked for
-    prefilled_elsewhere: bool = False  # its visual tokens go to another memory
+    prefilled_elsewhere: bool = False  # its visual tokens go to another memory of this engine, and are cached there
     lent: dict[int, bool] = field(default_factory=dict)  # units with pages of a window; whether these were in the cache
     _uncoded: set[int] = field(default_factory=set)  # units
     _waiting: dict[Stage, float] = field(default_factory=dict)  # since when (monotonic seconds)

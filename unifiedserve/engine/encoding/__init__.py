@@ -1,0 +1,1 @@
+"""Media that one node encodes for another: who asks, and who encodes."""

@@ -1,0 +1,108 @@
+"""The side that prefills: its prompts' media are encoded by other nodes, and read when they are there."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+
+from unifiedserve.engine.encoding.asking import Asking, NodeError
+from unifiedserve.engine.encoding.shares import Share, share_out
+from unifiedserve.engine.requests.record import ActiveRequest
+from unifiedserve.errors import ErrorKind, RequestError
+from unifiedserve.messages.encoding import EncodedUnit
+from unifiedserve.messages.load import EncodeNode
+
+_log = logging.getLogger(__name__)
+
+
+class RemoteEncoding:
+    """What other nodes encode of one attempt, until all of it was read here. Belongs to the engine's event loop."""
+
+    def __init__(
+        self,
+        asking: Asking,
+        active: ActiveRequest,
+        deliver: Callable[[EncodedUnit], None],
+        fail: Callable[[RequestError], None],
+    ) -> None:
+        """Tell of each unit that can be read; `fail` hears why some of them cannot be had."""
+        self._asking = asking
+        self._active = active
+        self._deliver = deliver
+        self._fail = fail
+        self._unread: dict[int, str] = {}  # units that can be read, and the URL of who holds them
+        self._read = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self, units: Sequence[int]) -> None:
+        """Have these units encoded, for all of which there is room."""
+        self._task = asyncio.create_task(self._run(units))
+
+    def read(self, unit: int) -> None:
+        """Note that a unit was read: with the last one of a node's, this gives the pages back."""
+        self._unread.pop(unit, None)
+        self._read.set()
+
+    def lost(self, reason: str) -> None:
+        """Note why something could not be read: whoever holds what was not is not asked again."""
+        _log.warning("visual tokens could not be read: %s", reason)
+        self._active.lost_nodes.update(dict.fromkeys(self._unread.values(), reason))
+
+    def close(self) -> None:
+        """Give up all that is not read."""
+        if self._task:
+            self._task.cancel()
+
+    async def _run(self, units: Sequence[int]) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                for share in share_out(self._active.sources, units, self._nodes()):
+                    group.create_task(self._have_encoded(share))
+        except* RequestError as errors:
+            self._fail(_first(errors))
+        except* Exception:
+            _log.exception("could not have media encoded")
+            self._fail(RequestError("internal error while media were encoded by another node", ErrorKind.INTERNAL))
+
+    async def _have_encoded(self, share: Share) -> None:
+        """Have a node encode its share; where that fails, others do what is left."""
+        left, url = set(share.units), share.node.url
+        while left:
+            try:
+                await self._hold(url, left)
+            except NodeError as error:
+                _log.warning("%s", error)
+                self._active.lost_nodes[url] = str(error)
+                url = min(self._nodes(), key=lambda node: node.pending).url
+
+    async def _hold(self, url: str, left: set[int]) -> None:
+        """Ask for what is left, and return when all of it was read."""
+        async with contextlib.aclosing(self._asking.units(url, self._active, sorted(left))) as units:
+            async for encoded in units:
+                if encoded.unit not in left:
+                    continue
+                left.discard(encoded.unit)
+                self._unread[encoded.unit] = url
+                self._deliver(encoded)
+                if not left:
+                    break
+            while url in self._unread.values():
+                self._read.clear()
+                await self._read.wait()
+
+    def _nodes(self) -> list[EncodeNode]:
+        """Return who may be asked. Raises RequestError if nobody may, with the reasons."""
+        named, lost = self._active.planned.request.encode_nodes, self._active.lost_nodes
+        if nodes := [node for node in named if node.url not in lost]:
+            return nodes
+        raise RequestError(
+            f"no node encodes the request's images and videos now ({'; '.join(lost.values())}): try again, or start "
+            "more encode nodes",
+            ErrorKind.UNAVAILABLE,
+            retry_after=1,
+        )
+
+
+def _first(errors: BaseExceptionGroup[RequestError]) -> RequestError:
+    error = errors.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error

@@ -1,0 +1,1 @@
+"""POST /v1/encode, of nodes that encode for others."""
