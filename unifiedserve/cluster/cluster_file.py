@@ -14,8 +14,11 @@ from unifiedserve.cli.options import from_options, options_of
 from unifiedserve.cluster.routing import Policy
 from unifiedserve.config import EngineConfig
 from unifiedserve.errors import ConfigError
+from unifiedserve.placement import Stage, read_placement
 
 ROUTER = "router"  # the pool of the routers, and the command that is one
+
+_MOST_CORES = 1 << 12
 
 _Amount = Annotated[float, Meta(ge=0)]
 _Count = Annotated[int, Meta(ge=0)]
@@ -44,6 +47,14 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     max: _Count | None = None
     serve: dict[str, Any] = {}  # options of `unifiedserve serve`, as on its command line without the dashes
     resources: Resources = Resources()
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The stages that each node hosts, as far as that can be told here: cores are those of the node's machine."""
+        try:
+            return read_placement(self.placement, range(_MOST_CORES)).stages
+        except ConfigError:
+            return tuple(Stage)  # each node says what is wrong with it
 
     @property
     def least(self) -> int:
@@ -138,6 +149,18 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
                 pool.check()
             except ConfigError as error:
                 raise ConfigError(f"pool {pool.name}: {error}") from error
+        for pool in self.pool:
+            self._check_partners(pool)
+
+    def _check_partners(self, pool: Pool) -> None:
+        """Raise ConfigError if no other pool has the stages that nodes of this one lack."""
+        partners = [each for each in self.pool if each.model == pool.model and each.stages != tuple(Stage)]
+        for lacking, placement in ((Stage.ENCODE, "v+e"), (Stage.PREFILL, "p+d")):
+            if lacking not in pool.stages and not any(lacking in each.stages for each in partners):
+                raise ConfigError(
+                    f'pool {pool.name}: with placement = "{pool.placement}" it leaves {lacking} to another pool of its '
+                    f'model, and there is none: add one with placement = "{placement}"'
+                )
 
     def pool_of(self, name: str) -> Pool:
         """Return the pool of this name. Raises ConfigError, which names all of them."""
