@@ -1,12 +1,10 @@
 """Nodes that encode, and one that prefills and decodes: the answers of `transformers`, and no page held at the end."""
 
 import concurrent.futures
-import os
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import daemon
 import httpx
@@ -18,10 +16,10 @@ from reference import Reference
 from test_fidelity import TOKENS, Question, question
 
 from unifiedserve.config import CLUSTER_KEY, EngineConfig
-from unifiedserve.messages.encoding import KEY_HEADER, NODES_HEADER, PATH, EncodeFailure, pack_head, read_line
-from unifiedserve.messages.encoding import EncodeRequest, Features
-from unifiedserve.messages.media import Source
-from unifiedserve.messages.wire import MediaSource
+from unifiedserve.messages.encoding import (
+    KEY_HEADER,
+    NODES_HEADER,
+)
 
 KEY = "a key of the cluster's own"
 NAMES = ["text", "3 images", "9 frames", "image and video"]

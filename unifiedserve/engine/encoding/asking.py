@@ -26,7 +26,7 @@ from unifiedserve.messages.wire import MediaSource
 from unifiedserve.reading.work import opened
 
 _CONNECT_SECONDS = 5.0
-_SILENCE_SECONDS = 10.0  # a node that encodes shows that it lives far more often
+_SILENCE_SECONDS = 15.0  # a node that encodes shows that it lives far more often
 _PIECE_BYTES = 1 << 20
 #: failures that are a request's own: no other node would do better
 _LASTING = (ErrorKind.INVALID, ErrorKind.HARMFUL, ErrorKind.TOO_LARGE)

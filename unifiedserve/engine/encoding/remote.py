@@ -13,6 +13,8 @@ from unifiedserve.messages.encoding import EncodedUnit
 from unifiedserve.messages.load import EncodeNode
 
 _log = logging.getLogger(__name__)
+_MORE_ROUNDS = 2  # in which all nodes are asked again
+_PAUSE = 1.0  # seconds before each
 
 
 class RemoteEncoding:
@@ -56,7 +58,7 @@ class RemoteEncoding:
     async def _run(self, units: Sequence[int]) -> None:
         try:
             async with asyncio.TaskGroup() as group:
-                for share in share_out(self._active.sources, units, self._nodes()):
+                for share in share_out(self._active.sources, units, await self._nodes()):
                     group.create_task(self._have_encoded(share))
         except* RequestError as errors:
             self._fail(_first(errors))
@@ -73,7 +75,7 @@ class RemoteEncoding:
             except NodeError as error:
                 _log.warning("%s", error)
                 self._active.lost_nodes[url] = str(error)
-                url = min(self._nodes(), key=lambda node: node.pending).url
+                url = min(await self._nodes(), key=lambda node: node.pending).url
 
     async def _hold(self, url: str, left: set[int]) -> None:
         """Ask for what is left, and return when all of it was read."""
@@ -90,11 +92,20 @@ class RemoteEncoding:
                 self._read.clear()
                 await self._read.wait()
 
-    def _nodes(self) -> list[EncodeNode]:
-        """Return who may be asked. Raises RequestError if nobody may, with the reasons."""
-        named, lost = self._active.planned.request.encode_nodes, self._active.lost_nodes
+    async def _nodes(self) -> list[EncodeNode]:
+        """Return who may be asked: all others before one that did not do it, which may have mended itself by then.
+
+        Raises RequestError, with the reasons, where nobody has done it for some rounds.
+        """
+        active = self._active
+        named, lost = active.planned.request.encode_nodes, active.lost_nodes
         if nodes := [node for node in named if node.url not in lost]:
             return nodes
+        if active.encode_rounds < _MORE_ROUNDS:
+            active.encode_rounds += 1
+            await asyncio.sleep(_PAUSE)
+            lost.clear()
+            return named
         raise RequestError(
             f"no node encodes the request's images and videos now ({'; '.join(lost.values())}): try again, or start "
             "more encode nodes",

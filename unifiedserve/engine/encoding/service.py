@@ -31,7 +31,15 @@ class EncodeService:
         """
         self._intake.check(asked)
         request = self._intake.request(asked, data)
-        active = await self._arrivals.take_encoding(request, partial(self._intake.take, asked, request))
+        taking = asyncio.create_task(self._arrivals.take_encoding(request, partial(self._intake.take, asked, request)))
+        try:
+            while not (await asyncio.wait([taking], timeout=_BEAT_SECONDS))[0]:
+                yield None
+        except BaseException:
+            taking.cancel()
+            taking.add_done_callback(self._discard)
+            raise
+        active = taking.result()
         try:
             if not asked.anew:
                 for unit in self._cached(active):
@@ -51,6 +59,11 @@ class EncodeService:
                 yield item
         finally:
             self._lifecycle.end(active)
+
+    def _discard(self, taking: asyncio.Task[ActiveRequest]) -> None:
+        """Let go of what was taken in when nobody waited for it any more."""
+        if not taking.cancelled() and taking.exception() is None:
+            self._lifecycle.end(taking.result())
 
     def _cached(self, active: ActiveRequest) -> list[EncodedUnit]:
         """Return what the cache has, which is not to be encoded any more."""

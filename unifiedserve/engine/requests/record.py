@@ -50,6 +50,7 @@ class ActiveRequest:
     to_encode: dict[int, int] | None = None  # tokens of units that another node waits for; None: it is answered here
     is_lent: bool = False  # another node may read some of them
     lost_nodes: dict[str, str] = field(default_factory=dict)  # by URL, why a node did not encode what it was to
+    encode_rounds: int = 0  # in which all nodes were asked again
 
     @property
     def id(self) -> str:
