@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from unifiedserve import _core
-from unifiedserve.config import API_KEY, API_KEYS
+from unifiedserve.config import API_KEY, API_KEYS, CLUSTER_KEY
 
 #: what libraries look at: the machine, the time, their own process, randomness
 _SYSTEM = (
@@ -34,7 +34,7 @@ _SYSTEM = (
 )
 _NULL = "/dev/null"
 #: environment variables with what only the process needs that answers HTTP
-_SECRETS = (API_KEYS, API_KEY, "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+_SECRETS = (API_KEYS, API_KEY, CLUSTER_KEY, "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 
 
 def missing() -> list[str]:

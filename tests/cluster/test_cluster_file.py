@@ -1,5 +1,6 @@
 """Cluster files: what is read of them, and one line for each thing that is wrong."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -126,3 +127,14 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 def test_an_unknown_pool_is_told_with_those_there_are(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no pool images: there are video, text"):
         read(WHOLE, tmp_path).pool_of("images")
+
+
+def test_pools_of_stages_complete_each_other(tmp_path: Path) -> None:
+    media, text = '[[pool]]\nname = "media"\nplacement = "v+e"\n', '[[pool]]\nname = "text"\nplacement = "p+d"\n'
+    assert [pool.placement for pool in read(media + text, tmp_path).pool] == ["v+e", "p+d"]
+    whole = '[[pool]]\nname = "whole"\n'
+    for alone, lacking, wanted in ((text, "encode", "v+e"), (media, "prefill", "p+d")):
+        with pytest.raises(ConfigError, match=f"it leaves {lacking} to another pool of its model, and there is none"):
+            read(alone + whole, tmp_path)
+        with pytest.raises(ConfigError, match=re.escape(f'add one with placement = "{wanted}"')):
+            read(alone + media + 'model = "another"\n' if alone == text else alone + text + 'model = "x"\n', tmp_path)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unifiedserve.cluster.router.asked import read_asked
-from unifiedserve.cluster.routing import Fleet, Policy, Request
+from unifiedserve.cluster.routing import Encoders, Fleet, Policy, Request
 from unifiedserve.messages.costs import Costs
 from unifiedserve.messages.load import EngineLoad
 from unifiedserve.scheduling import Work
@@ -118,3 +118,31 @@ def test_a_later_turn_begins_as_the_one_before() -> None:
     said = (("user", "One"), ("assistant", "1"), ("user", "?"))
     later = msgspec.json.encode([{"role": role, "content": text} for role, text in said])
     assert read_asked(b'{"messages": ' + later + b"}").prefixes[0] == first.prefixes[-1]
+
+
+def _encoders(*pending: int) -> Encoders:
+    encoders = Encoders()
+    for number, tokens in enumerate(pending):
+        encoders.update(f"n{number}", EngineLoad(visual_tokens=tokens))
+    return encoders
+
+
+def test_who_encodes_has_the_least_before_it_and_what_was_given_out_counts() -> None:
+    encoders = _encoders(5000, 0, 900)
+    assert [name for name, _ in encoders.choose(100)] == ["n1", "n2", "n0"]
+    assert encoders.choose(100) == [("n1", 100), ("n2", 900), ("n0", 5000)]
+    encoders.choose(1000)
+    assert encoders.choose(100)[0] == ("n2", 900)
+    encoders.leave("n2")
+    encoders.update("n0", EngineLoad(visual_tokens=10))
+    assert [name for name, _ in encoders.choose(100)] == ["n0", "n1"]
+    assert _encoders().choose(100) == []
+
+
+def test_the_same_media_find_the_same_encoder_among_those_that_are_as_good() -> None:
+    routers = [_encoders(5, 100, *[0] * 18) for _ in range(2)]
+    own = [[router.choose(500, key)[0][0] for key in map(str, range(3))] for router in routers]
+    assert own[0] == own[1]
+    firsts = {_encoders(*[0] * 20).choose(500, str(number))[0][0] for number in range(100)}
+    assert len(firsts) > 15
+    assert len(_encoders(*[0] * 20).choose(500)) == 8

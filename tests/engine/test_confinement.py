@@ -43,6 +43,7 @@ def test_what_decodes_media_and_tries_grammars_is_confined(daemon: Daemon, clips
 
 def test_workers_do_not_have_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UNIFIEDSERVE_API_KEYS", "sk-0123456789abcdef")
+    monkeypatch.setenv("UNIFIEDSERVE_CLUSTER_KEY", "cluster 0123456789abcdef")
     monkeypatch.setenv("HF_TOKEN", "hf_0123456789abcdef")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     environment = environment_of_workers()

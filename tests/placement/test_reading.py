@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from unifiedserve.errors import ConfigError
-from unifiedserve.placement import FIRST_MEMORY, NAMED, Stage, read_placement
+from unifiedserve.placement import ENGINE, FIRST_MEMORY, NAMED, Stage, choose_route, letters_of, read_placement
 from unifiedserve.placement.cores import divide, read_cores, write_cores
 
 SIX = range(6)
@@ -60,7 +60,9 @@ def test_fewer_cores_than_groups_are_shared_by_neighbours() -> None:
     [
         ("disaggregated", "expected shared, monolithic, split"),
         ("", "expected shared"),
-        ("e+p", "no part hosts decode"),
+        ("e+p", "no part hosts decode, and a node of a stage pool hosts v+e or p+d"),
+        ("v+p+d", "no part hosts encode"),
+        ("d", "no part hosts vision"),
         ("ex+p+d", "'x' in 'ex' is no stage; there are v (vision), e (encode)"),
         ("ee+p+d", "'ee' names encode twice"),
         ("0e+p+d", "0e: a part has at least one instance"),
@@ -249,3 +251,17 @@ def test_who_is_on_another_gpu_is_not_beside() -> None:
 def test_every_name_hosts_every_stage_once(name: str) -> None:
     hosted = [stage for each in read_placement(name, SIX).instances for stage in each.stages]
     assert sorted(hosted) == sorted(Stage)
+
+
+@pytest.mark.parametrize(
+    ("text", "stages"),
+    [("v+e", "ve"), ("e", "ve"), ("2v+3e", "ve"), ("ve", "ve"), ("p+d", "pd"), ("pd", "pd"), ("p@mem0+2d@mem1", "pd")],
+)
+def test_a_node_of_a_stage_pool_has_half_of_the_stages(text: str, stages: str) -> None:
+    placement = read_placement(text, SIX)
+    assert (letters_of(placement.stages), placement.is_whole) == (stages, False)
+    assert placement.encodes_for_others == (stages == "ve")
+    assert placement.encoded_elsewhere == (stages == "pd")
+    route = choose_route(placement, [])
+    assert [bool(route.vision), bool(route.encode), bool(route.decode)] == [stages == "ve"] * 2 + [stages == "pd"]
+    assert (route.prefill == ENGINE) == (stages == "ve")

@@ -3,7 +3,6 @@
 With a thousand nodes a decision takes microseconds, because what counts is kept in arrays, a row a node.
 """
 
-import heapq
 from collections.abc import Callable, Collection, Iterator
 from enum import StrEnum
 from hashlib import blake2b
@@ -172,39 +171,46 @@ class Encoders:
     """The nodes that encode for others, of one model. What was given out since a node told of itself counts."""
 
     def __init__(self) -> None:
-        self._pending: dict[str, int] = {}  # visual tokens that are still to be encoded, by name
+        self._rows: dict[str, int] = {}
+        self._names: list[str] = []
+        self._pending = np.zeros(0)  # visual tokens that are still to be encoded
+        self._hashes = np.zeros(0, np.uint64)  # of the names
 
     def __len__(self) -> int:
-        return len(self._pending)
+        return len(self._rows)
 
     def update(self, name: str, load: EngineLoad) -> None:
         """Take what a node tells; one that is not known joins."""
-        self._pending[name] = load.visual_tokens
+        if name not in self._rows:
+            self._rows[name] = len(self._names)
+            self._names.append(name)
+            self._pending, self._hashes = np.append(self._pending, 0.0), np.append(self._hashes, _hash(name))
+        self._pending[self._rows[name]] = load.visual_tokens
 
     def leave(self, name: str) -> None:
         """Forget a node, if it is known."""
-        self._pending.pop(name, None)
+        if (row := self._rows.pop(name, None)) is None:
+            return
+        del self._names[row]
+        self._rows = {name: number for number, name in enumerate(self._names)}
+        self._pending, self._hashes = np.delete(self._pending, row), np.delete(self._hashes, row)
 
-    def name(self, tokens: int, key: str = "") -> list[tuple[str, int]]:
+    def choose(self, tokens: int, key: str = "") -> list[tuple[str, int]]:
         """Return who may encode so many visual tokens, and what waits there, those with the least first.
 
         Where less than the request's own tokens makes the difference, its media always find the same node (rendezvous
         hashing). The first one is reckoned with them until it tells of itself again.
         """
-        least = min(self._pending.values(), default=0)
-        step = max(1, tokens)
-
-        def place(name: str) -> tuple[int, int]:
-            return (self._pending[name] - least) // step, -_score(name, key)
-
-        found = [(name, self._pending[name]) for name in heapq.nsmallest(_MOST_ENCODERS, self._pending, key=place)]
-        if found:
-            self._pending[found[0][0]] += tokens
+        if not self._rows:
+            return []
+        behind = (self._pending - self._pending.min()) // max(1, tokens)
+        place = behind - ((self._hashes ^ _hash(key)) * _FACTOR) / 2.0**65  # which is less than a half
+        most = min(_MOST_ENCODERS, len(place))
+        rows = np.argpartition(place, most - 1)[:most]
+        rows = rows[place[rows].argsort()]
+        found = [(self._names[row], int(self._pending[row])) for row in rows]
+        self._pending[rows[0]] += tokens
         return found
-
-
-def _score(name: str, key: str) -> int:
-    return int.from_bytes(blake2b(name.encode(), key=key.encode()[:64], digest_size=8).digest())
 
 
 def _amounts(work: Work) -> np.ndarray:

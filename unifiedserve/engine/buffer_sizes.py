@@ -39,7 +39,7 @@ def plan_layout(
     sizes = config.memory
     on_nodes = config.machine.memories == "numa"
     if device.name != CPU.name:
-        _check_for_gpus(config)
+        _check_for_gpus(config, placement)
     if placement.sends_back and processor.keeps_visual_rows:
         raise ConfigError(
             f"--placement {placement.name}: answers of this model hold visual tokens, which would come back to the "
@@ -81,8 +81,13 @@ def plan_layout(
     )
 
 
-def _check_for_gpus(config: EngineConfig) -> None:
+def _check_for_gpus(config: EngineConfig, placement: Placement) -> None:
     """Raise ConfigError for options that are for memories of the host."""
+    if not placement.is_whole:
+        raise ConfigError(
+            f"--placement {placement.name}: nodes of stage pools read pages of host memory, and none of GPUs yet; give "
+            "--device cpu, or a placement with all stages"
+        )
     if config.machine.memories == "numa":
         raise ConfigError("--memories numa: on GPUs no page is in a node's memory; leave it out, or give --device cpu")
     if config.machine.carrier != "auto":

@@ -27,7 +27,7 @@ from unifiedserve.engine.threads import in_thread, on_loop
 from unifiedserve.engine.workers import WorkerEvents, Workers
 from unifiedserve.errors import SHUTTING_DOWN, ConfigError, ErrorKind, RequestError
 from unifiedserve.messages.api import Delta, GenerateRequest
-from unifiedserve.messages.encoding import EncodedUnit, EncodeRequest
+from unifiedserve.messages.encoding import EncodedUnit, EncodeRequest, Features
 from unifiedserve.messages.load import EngineLoad
 from unifiedserve.messages.seen import RequestPlan
 from unifiedserve.messages.wire import Drained, Ended, Failed, Heard, Message, Ready, Unfit
@@ -162,6 +162,11 @@ class Engine:
                 alarm.cancel()
             running.lifecycle.end(active)
             trace.end()
+
+    @property
+    def features(self) -> Features:
+        """What its visual tokens are, for other nodes to compare."""
+        return self._started.workers.features
 
     def encode(self, asked: EncodeRequest, data: Sequence[bytes]) -> AsyncGenerator[EncodedUnit | None, None]:
         """Yield where another node can read each unit that it wants encoded, and None now and then, without an end.

@@ -54,7 +54,8 @@ class Standstill:
         while True:
             await asyncio.sleep(self._seconds)
             now = self._seen()
-            stands = len(self._table) > 0 and stands_still(before, now)
+            waits_here = len(self._table) > 0 and not self._table.waits_for_nodes
+            stands = waits_here and stands_still(before, now)
             if stands and not complained:
                 _log.error(
                     "no request has gone on for %g s though no worker computes; %d are in flight: %s",

@@ -170,7 +170,7 @@ class Nodes:
         tokens = request.work.visual_tokens
         if not (tokens and node.needs_encoders and node.report):
             return []
-        named = self._encoders[_served(node.report)].name(tokens, request.key)
+        named = self._encoders[_served(node.report)].choose(tokens, request.key)
         return [EncodeNode(self._nodes[name].member.url, pending) for name, pending in named]
 
     def _lacks_encoders(self, node: Node) -> bool:
@@ -233,8 +233,10 @@ class Nodes:
     def _forget(self, name: str) -> None:
         if self._nodes.pop(name, None):
             self._looking.pop(name).cancel()
-            for group in (*self._fleets.values(), *self._encoders.values()):
-                group.leave(name)
+            for fleet in self._fleets.values():
+                fleet.leave(name)
+            for encoders in self._encoders.values():
+                encoders.leave(name)
 
     def unreachable(self) -> list[str]:
         """Return a line for each node that has said nothing for some seconds."""

@@ -36,6 +36,11 @@ class RemoteEncoding:
         self._read = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
+    @property
+    def is_under_way(self) -> bool:
+        """Tell whether some of it is not read yet."""
+        return self._task is not None and not self._task.done()
+
     def begin(self, units: Sequence[int]) -> None:
         """Have these units encoded, for all of which there is room."""
         self._task = asyncio.create_task(self._run(units))

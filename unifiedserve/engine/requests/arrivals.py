@@ -67,6 +67,7 @@ class Arrivals:
         if request.deadline is not None:
             self._check_wait(request.deadline)
         self._check_media(request)
+        self._check_answers()
         self._check_encoders(request)
         active = await self._admit(request)
         self._record(active)
@@ -90,6 +91,7 @@ class Arrivals:
         """Return what would be done for a request if it came now. Raises RequestError as `take`."""
         self.check_room()
         self._check_media(request)
+        self._check_answers()
         return await self._prepare(request, partial(self._intake.plan, request, self._outlook()))
 
     async def _enter(self, active: ActiveRequest) -> None:
@@ -101,13 +103,16 @@ class Arrivals:
             self._table.release(active)
             raise
 
-    def _check_encoders(self, request: GenerateRequest) -> None:
-        """Raise RequestError if this node needs others for a request, and none of them was named."""
+    def _check_answers(self) -> None:
+        """Raise RequestError if this node answers nobody."""
         if self._placement.encodes_for_others:
             raise RequestError(
                 "this server encodes images and videos for others and answers nothing itself: ask the cluster's router",
                 ErrorKind.UNAVAILABLE,
             )
+
+    def _check_encoders(self, request: GenerateRequest) -> None:
+        """Raise RequestError if other nodes have to encode a request's media, and none was named."""
         if self._placement.encoded_elsewhere and request.media and not request.encode_nodes:
             raise RequestError(
                 "this server leaves images and videos to encode nodes, and knows of none: ask the cluster's router, "

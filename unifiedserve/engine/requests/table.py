@@ -15,6 +15,8 @@ from unifiedserve.placement import Load, Route, Stage
 class Remote(Protocol):
     """What other nodes encode of an attempt: see `engine/encoding/`."""
 
+    @property
+    def is_under_way(self) -> bool: ...
     def read(self, unit: int) -> None: ...
     def lost(self, reason: str) -> None: ...
     def close(self) -> None: ...
@@ -111,6 +113,14 @@ class RequestTable:
         """How many requests wait for their first token, or for a place among those that decode."""
         first = sum(not (active.begun or active.ending) for active in self._requests)
         return max(first, len(self._requests) - self._places)
+
+    @property
+    def waits_for_nodes(self) -> bool:
+        """Tell whether any request waits for another node: to encode, or to read what was encoded."""
+        return any(
+            (attempt.remote and attempt.remote.is_under_way) or (attempt.request.is_lent and attempt.request.complete)
+            for attempt in self._attempts.values()
+        )
 
     @property
     def backlog(self) -> float:
