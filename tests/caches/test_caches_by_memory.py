@@ -54,7 +54,7 @@ def test_keys_are_those_of_what_is_remembered_at_all() -> None:
 def test_units_that_another_memory_has_whole_are_offered_from_there() -> None:
     """All that are missing, from one that can be read: with a part of them, media would be decoded all the same."""
     known, here, there, also = caches(), Pages((7,), (1,)), Pages((8,), (2,)), Pages((9,), (2,))
-    contents = PromptContents(PAGE, MediaTokens([], []), [], [b"first", b"second"], [4, 8])
+    contents = PromptContents(PAGE, MediaTokens([], []), [], [], [b"first", b"second"], [4, 8])
 
     def found() -> Reuse:
         return known.look_up("language-1", TOKENS, contents, whole=True).reuse

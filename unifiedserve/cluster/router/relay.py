@@ -183,10 +183,10 @@ class Relay:
 
     def _nobody(self) -> str:
         """Return why nobody takes it."""
-        model = self._asking.asked.model or "any model"
+        model = f" for {self._asking.asked.model}" if self._asking.asked.model else ""
         if self._asking.asked.media and self._nodes.choose(self._asking.asked.model, _TEXT, self._refusing):
-            return f"no node encodes images and videos for {model} now: start some, with --placement v+e"
-        return f"no node takes requests for {model} now"
+            return f"no node encodes images and videos{model} now: start some, with --placement v+e"
+        return f"no node takes requests{model} now"
 
     async def _next_node(self) -> Node | None:
         """Return who is to serve it next; if nobody can, and nobody has refused it, who can within some seconds."""
