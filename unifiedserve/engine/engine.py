@@ -173,7 +173,9 @@ class Engine:
 
         `data` are the media's bytes. Raises RequestError. Closing the iterator gives the pages back.
         """
-        return self._started.encoding.encode(asked, data)
+        encoding = self._started.encoding
+        assert encoding  # whoever asks sees by the placement whether there is one
+        return encoding.encode(asked, data)
 
     async def plan(self, request: GenerateRequest) -> RequestPlan:
         """Return what would be done for a request if it came now; computes nothing on the model.

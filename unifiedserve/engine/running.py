@@ -42,7 +42,7 @@ class Running:
     lifecycle: Lifecycle
     reports: Reports
     messages: WorkerMessages
-    encoding: EncodeService
+    encoding: EncodeService | None  # of a node that encodes for others
     remotes: Remotes | None  # of a node that does not encode itself
     watchdog: Watchdog
     standstill: Standstill
@@ -91,7 +91,10 @@ def assemble(
     if placement.encoded_elsewhere:
         asking = Asking(workers.features, required_cluster_key(placement.name))
         remotes = Remotes(asking, table, lifecycle, workers)
-    to_encode = EncodeIntake(config, processor, workers.memory.layout, workers.features, workers.arena_name)
+    encoding = None
+    if placement.encodes_for_others:
+        taken = EncodeIntake(config, processor, workers.memory.layout, workers.features, workers.arena_name)
+        encoding = EncodeService(taken, arrivals, lifecycle, workers)
 
     def note_hang() -> None:
         health.worker_lost()
@@ -107,7 +110,7 @@ def assemble(
         lifecycle=lifecycle,
         reports=reports,
         messages=WorkerMessages(placement, table, lifecycle, dispatch, reports, workers, remotes, metrics),
-        encoding=EncodeService(to_encode, arrivals, lifecycle, workers),
+        encoding=encoding,
         remotes=remotes,
         watchdog=Watchdog(config.machine.worker_timeout, workers, health.is_up, note_hang),
         standstill=Standstill(config.machine.worker_timeout, table, reports, workers, lambda: roles.placement),
