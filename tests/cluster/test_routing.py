@@ -131,8 +131,8 @@ def test_who_encodes_has_the_least_before_it_and_what_was_given_out_counts() -> 
     encoders = _encoders(5000, 0, 900)
     assert [name for name, _ in encoders.choose(100)] == ["n1", "n2", "n0"]
     assert encoders.choose(100) == [("n1", 100), ("n2", 900), ("n0", 5000)]
-    encoders.choose(1000)
-    assert encoders.choose(100)[0] == ("n2", 900)
+    encoders.choose(700)
+    assert {encoders.choose(100)[0], encoders.choose(100)[0]} == {("n1", 900), ("n2", 900)}
     encoders.leave("n2")
     encoders.update("n0", EngineLoad(visual_tokens=10))
     assert [name for name, _ in encoders.choose(100)] == ["n0", "n1"]
