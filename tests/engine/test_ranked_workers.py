@@ -31,7 +31,9 @@ def test_the_tokens_are_those_of_generate(
     assert [len(ranks_of(daemon, instance)) for instance in ("vision", "encode-prefill", "decode")] == [0, 1, 1]
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+@pytest.mark.parametrize(
+    "how", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.long)], ids=["killed", "stopped"]
+)
 def test_an_answer_outlives_a_rank(daemon: Daemon, how: signal.Signals) -> None:
     expected = tokens(daemon, text_part("Sing."), **WHOLE)
     (rank,), worker = ranks_of(daemon, "decode"), daemon.engine.observation.worker_pids()["decode"]

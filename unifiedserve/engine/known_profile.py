@@ -18,8 +18,11 @@ def known_profile(config: EngineConfig, model_dir: Path, dtype: str, device: Dev
 
 def digest_of(config: EngineConfig, model_dir: Path, dtype: str) -> str:
     """Return what tells this model, as it is loaded, from others. Raises ConfigError without its config.json."""
-    options, ranks = config.checkpoint, config.machine.tensor_parallel_size
-    how = [dtype, config.memory.kv_dtype(dtype), options.quantization, *([f"{ranks} ranks"] if ranks > 1 else [])]
+    machine, how = config.machine, [dtype, config.memory.kv_dtype(dtype), config.checkpoint.quantization]
+    if machine.tensor_parallel_size > 1:
+        how.append(f"{machine.tensor_parallel_size} ranks")
+    if machine.batch_invariant:
+        how.append("batch invariant")
     try:
         return model_digest(model_dir, *how)
     except OSError as error:

@@ -179,6 +179,7 @@ class Router:
 def create_app(router: Router) -> web.Application:
     """Return the app, to be served as long as the router is running."""
     app = web.Application(middlewares=[answering])
+    app.on_response_prepare.append(_name_server)
     for path in GENERATING:
         app.router.add_post(path, router.generate)
     for path in _OTHERS:
@@ -194,6 +195,11 @@ def create_app(router: Router) -> web.Application:
     app.router.add_get("/metrics", router.read_metrics)
     app.router.add_get("/version", router.version)
     return app
+
+
+async def _name_server(request: web.Request, response: web.StreamResponse) -> None:
+    """Name the server without the versions of what it is made of."""
+    response.headers["Server"] = "unifiedserve"
 
 
 async def _stream(request: web.Request, head: Head, relay: Relay) -> web.StreamResponse:
