@@ -23,6 +23,7 @@ from unifiedserve.models.normalisation import normalisation_of
 from unifiedserve.models.processor_defaults import VIDEO_DEFAULTS
 from unifiedserve.models.processor_rules import NESTED, Rules, image_rules, video_rules
 from unifiedserve.placement import Network
+from unifiedserve.ranks.group import Group
 
 WITH_CLASS_TOKEN = {"clip_vision_model"}
 #: by Pillow's numbers, which are those in checkpoints
@@ -84,8 +85,9 @@ class PictureAdapter(LanguageAdapter):
         model_dir: Path,
         device: Device = CPU,
         networks: Collection[Network] = tuple(Network),
+        group: Group | None = None,
     ) -> None:
-        super().__init__(config, weights, dtype, model_dir, device, networks)
+        super().__init__(config, weights, dtype, model_dir, device, networks, group)
         self._normalisation = {
             kind: (device.upload(mean), device.upload(deviation))
             for kind, rules in picture_rules(model_dir, config).items()
