@@ -15,7 +15,7 @@ def test_its_device_is_opened_before_it_leaves_the_others_cores(monkeypatch: pyt
     if len(cores) < 2:
         pytest.skip("there is one core")
     config = EngineConfig.of(placement=f"ep@{cores[0]}+d@{cores[1]}")
-    spec = SimpleNamespace(config=config, instance=config.machine.workers.instances[-1], device="cuda")
+    spec = SimpleNamespace(config=config, instance=config.machine.workers.instances[-1], device="cuda", ranks=1)
     opened: list[str] = []
 
     def open_device(name: DeviceName, given: EngineConfig) -> Any:
