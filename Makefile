@@ -21,7 +21,7 @@ LENIENT ?= OFF
 MODEL ?=
 ARGS ?=
 # pytest's workers, each with servers of its own; a single file is faster without them.
-TEST_JOBS ?= 2
+TEST_JOBS ?= 3
 PARALLEL := --numprocesses $(TEST_JOBS) --dist loadgroup --no-loadscope-reorder
 FUZZ_RUNS ?= 2000
 FUZZ_FILES ?= 200

@@ -15,6 +15,12 @@ from unifiedserve.placement import Placement, Stage, read_placement
 SHARED = read_placement("shared", range(2))
 
 
+class Table(list[object]):
+    """Requests, none of which waits for another node."""
+
+    waits_for_nodes = False
+
+
 @pytest.fixture
 def memory() -> Iterator[SharedMemory]:
     size, placement = PoolSize(8, 64), SHARED
@@ -62,7 +68,7 @@ async def test_it_is_said_once_until_something_is_done(memory: SharedMemory, cap
         reports.done += looks == 4  # once, after it was complained of
         return {}
 
-    given: tuple[Any, ...] = [object()], reports, SimpleNamespace(pids=pids, memory=memory)
+    given: tuple[Any, ...] = Table([object()]), reports, SimpleNamespace(pids=pids, memory=memory)
     standstill = Standstill(0.01, *given, placement)
     await looked.get()
     await looked.get()
