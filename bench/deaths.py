@@ -55,10 +55,10 @@ class Stream:
         self.text = ""
         self.times: list[float] = []
 
-    async def run(self, client: openai.AsyncOpenAI, prompt: str, pieces: int) -> None:
+    async def run(self, client: openai.AsyncOpenAI, model: str, prompt: str, pieces: int) -> None:
         """Read so many pieces."""
         asked = await client.completions.create(
-            model="", prompt=prompt, max_tokens=pieces, temperature=0, stream=True, extra_body={"ignore_eos": True}
+            model=model, prompt=prompt, max_tokens=pieces, temperature=0, stream=True, extra_body={"ignore_eos": True}
         )
         async for chunk in asked:
             if chunk.choices and chunk.choices[0].text:
@@ -72,10 +72,10 @@ class Stream:
 
 async def follow(client: openai.AsyncOpenAI, streams: int, worker: int | None) -> tuple[list[Stream], float]:
     """Read streams, kill a worker in their midst, if there is one, and return them with the moment of its death."""
-    started = [Stream() for _ in range(streams)]
+    started, model = [Stream() for _ in range(streams)], (await client.models.list()).data[0].id
     async with asyncio.TaskGroup() as tasks:
         for stream, prompt in zip(started, PROMPTS, strict=False):
-            tasks.create_task(stream.run(client, prompt, 3 * PIECES))
+            tasks.create_task(stream.run(client, model, prompt, 3 * PIECES))
         while not all(len(stream.times) >= PIECES for stream in started):
             await asyncio.sleep(0.001)
         died = time.monotonic()
@@ -112,7 +112,7 @@ def main(
     console = Console()
     gaps = Gaps(" ".join(["python", *sys.argv]), describe_machine(), model.name, streams, [], [], exact=True)
     numbers = list(range(deaths))
-    for first in track(numbers[::OF_A_SERVER], "deaths", console):
+    for first in track(numbers[::OF_A_SERVER], "deaths", console=console):
         with daemon(model, "--no-prefix-cache") as server:
             asyncio.run(measure(server, gaps, numbers[first : first + OF_A_SERVER]))
     known = msgspec.json.decode(out.read_bytes(), type=dict[str, Gaps]) if out.exists() else {}
