@@ -23,7 +23,7 @@ from typing import Annotated, Any, NamedTuple
 import httpx
 import numpy as np
 import typer
-from cluster import router
+from cluster import CHAT, QUANTILES, router
 from rich.console import Console
 from rich.table import Table
 
@@ -34,8 +34,6 @@ from unifiedserve.samples import FOLDER
 
 SHAPES = {"stage pools": ["v+e", "v+e", "p+d", "p+d"], "replicas": ["shared"] * 4}
 MIXTURE = {"text": 0.7, "image": 0.15, "video": 0.15}
-QUANTILES = {"p50": 0.5, "p99": 0.99}
-CHAT = "/v1/chat/completions"
 QUESTION = "What is shown? Answer at length."
 NO_CACHES = ["--no-prefix-cache", "--visual-cache-mib=0"]
 

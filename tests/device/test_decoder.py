@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from deferred import DeferredDevice, DeferredStream
-from reference import transformers
+from small_qwen2 import small_qwen2
 from torch import Tensor
 
 from ipc_buffers import PagePool
@@ -30,18 +30,7 @@ def device(request: pytest.FixtureRequest) -> Device:
 
 @pytest.fixture(scope="module")
 def model(device: Device) -> Any:
-    torch.manual_seed(0)
-    config = transformers.Qwen2Config(
-        vocab_size=VOCAB,
-        hidden_size=64,
-        intermediate_size=96,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=128,
-        tie_word_embeddings=False,
-    )
-    made = transformers.Qwen2ForCausalLM(config).eval().requires_grad_(False)
+    made = small_qwen2(VOCAB, layers=2)
     for module in made.modules():
         for holder in (module._parameters, module._buffers):
             for name, value in holder.items():

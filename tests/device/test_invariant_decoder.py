@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 import torch
 from reference import transformers
+from small_qwen2 import small_qwen2
 from torch import Tensor
 from torch.nn import functional
 
@@ -70,18 +71,7 @@ class Model:
     """A small model on a device, and the keys and values of its prompts, which are the same in any company."""
 
     def __init__(self, device: Any, kv: KVCache, dtype: torch.dtype) -> None:
-        torch.manual_seed(0)
-        config = transformers.Qwen2Config(
-            vocab_size=97,
-            hidden_size=64,
-            intermediate_size=96,
-            num_hidden_layers=1,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            max_position_embeddings=128,
-            tie_word_embeddings=False,
-        )
-        made = transformers.Qwen2ForCausalLM(config).eval().requires_grad_(False)
+        made = small_qwen2(97, layers=1)
         self.causal = made.to(device.torch, dtype)
         self.device, self.kv = device, kv
         run = device.kernels.runner(self.causal.get_decoder(), dtype)

@@ -20,7 +20,7 @@ from unifiedserve.models.registry import load_adapter, load_config
 from unifiedserve.placement import Network
 from unifiedserve.ranks.follower import follow
 from unifiedserve.ranks.group import Group
-from unifiedserve.ranks.leader import Leader
+from unifiedserve.ranks.messages import Leave
 from unifiedserve.ranks.parts import RankPart
 
 SECONDS = 60.0
@@ -72,8 +72,7 @@ def ranks_of(
         try:
             yield loop
         finally:
-            assert adapters[0].part is not None
-            Leader(adapters[0].part).dismiss()
+            groups[0].tell(Leave())
         for done in following:
             done.result(SECONDS)
 

@@ -48,26 +48,13 @@ class Request(NamedTuple):
     only: str | None = None
 
 
-class Fleet:
-    """The nodes that serve one model. What they told may be some tenths of a second old: what was sent since counts."""
+class _Rows:
+    """Nodes by name, each with a row in arrays: that of the names' hashes, and those of a subclass."""
 
-    def __init__(self, policy: Policy = Policy.COST, seed: int = 0) -> None:
-        self._choose: Callable[[Request], int] = {
-            Policy.COST: self._by_cost,
-            Policy.LEAST_REQUESTS: self._by_requests,
-            Policy.ROUND_ROBIN: self._in_turn,
-            Policy.RANDOM: self._at_random,
-        }[policy]
-        self._random = Random(seed)
-        self._turn = -1
+    def __init__(self) -> None:
         self._rows: dict[str, int] = {}
         self._names: list[str] = []
-        self._chosen = 0
-        self._typical = 0.0  # seconds of a request lately
-        self._waits = np.zeros(0)
-        self._requests = np.zeros(0)
-        self._costs = np.zeros((0, len(_KINDS)))
-        self._hashes = np.zeros(0, np.uint64)  # of the names
+        self._hashes = np.zeros(0, np.uint64)
 
     def __len__(self) -> int:
         return len(self._names)
@@ -78,23 +65,57 @@ class Fleet:
     def __iter__(self) -> Iterator[str]:
         return iter(list(self._names))
 
-    def update(self, name: str, load: EngineLoad) -> None:
-        """Take what a node tells; one that is not known joins."""
-        if name not in self._rows:
-            self._join(name)
-        row = self._rows[name]
-        self._waits[row], self._requests[row] = load.wait, load.in_flight
-        self._costs[row] = [getattr(load.costs, kind) for kind in _KINDS]
-
     def leave(self, name: str) -> None:
         """Forget a node, if it is known."""
         if (row := self._rows.pop(name, None)) is None:
             return
         del self._names[row]
         self._rows = {name: number for number, name in enumerate(self._names)}
-        self._waits, self._requests = np.delete(self._waits, row), np.delete(self._requests, row)
-        self._costs = np.delete(self._costs, row, axis=0)
         self._hashes = np.delete(self._hashes, row)
+        self._drop_row(row)
+
+    def _row_of(self, name: str) -> int:
+        """Return a node's row; one that is not known joins, with zeros in all other arrays."""
+        if name not in self._rows:
+            self._rows[name] = len(self._names)
+            self._names.append(name)
+            self._hashes = np.append(self._hashes, _hash(name))
+            self._add_row()
+        return self._rows[name]
+
+    def _add_row(self) -> None:
+        """Append a row of zeros to the subclass's arrays."""
+        raise NotImplementedError
+
+    def _drop_row(self, row: int) -> None:
+        """Delete a row of the subclass's arrays."""
+        raise NotImplementedError
+
+
+class Fleet(_Rows):
+    """The nodes that serve one model. What they told may be some tenths of a second old: what was sent since counts."""
+
+    def __init__(self, policy: Policy = Policy.COST, seed: int = 0) -> None:
+        self._choose: Callable[[Request], int] = {
+            Policy.COST: self._by_cost,
+            Policy.LEAST_REQUESTS: self._by_requests,
+            Policy.ROUND_ROBIN: self._in_turn,
+            Policy.RANDOM: self._at_random,
+        }[policy]
+        super().__init__()
+        self._random = Random(seed)
+        self._turn = -1
+        self._chosen = 0
+        self._typical = 0.0  # seconds of a request lately
+        self._waits = np.zeros(0)
+        self._requests = np.zeros(0)
+        self._costs = np.zeros((0, len(_KINDS)))
+
+    def update(self, name: str, load: EngineLoad) -> None:
+        """Take what a node tells; one that is not known joins."""
+        row = self._row_of(name)
+        self._waits[row], self._requests[row] = load.wait, load.in_flight
+        self._costs[row] = [getattr(load.costs, kind) for kind in _KINDS]
 
     def choose(self, request: Request) -> str | None:
         """Return who takes a request, and count it there until the node tells of itself again; None without nodes."""
@@ -104,12 +125,13 @@ class Fleet:
         self._requests[row] += 1
         return self._names[row]
 
-    def _join(self, name: str) -> None:
-        self._rows[name] = len(self._names)
-        self._names.append(name)
+    def _add_row(self) -> None:
         self._waits, self._requests = np.append(self._waits, 0.0), np.append(self._requests, 0.0)
         self._costs = np.vstack([self._costs, np.zeros((1, len(_KINDS)))])
-        self._hashes = np.append(self._hashes, _hash(name))
+
+    def _drop_row(self, row: int) -> None:
+        self._waits, self._requests = np.delete(self._waits, row), np.delete(self._requests, row)
+        self._costs = np.delete(self._costs, row, axis=0)
 
     def _filled(self) -> np.ndarray:
         """Return the costs of each node, with those of the others where a node does not know its own."""
@@ -167,33 +189,17 @@ class Fleet:
         return self._random.randrange(len(self._names))
 
 
-class Encoders:
+class Encoders(_Rows):
     """The nodes that encode for others, of one model. What was given out since a node told of itself counts."""
 
     def __init__(self) -> None:
-        self._rows: dict[str, int] = {}
-        self._names: list[str] = []
+        super().__init__()
         self._pending = np.zeros(0)  # visual tokens that are still to be encoded
-        self._hashes = np.zeros(0, np.uint64)  # of the names
-
-    def __len__(self) -> int:
-        return len(self._rows)
 
     def update(self, name: str, load: EngineLoad) -> None:
         """Take what a node tells; one that is not known joins."""
-        if name not in self._rows:
-            self._rows[name] = len(self._names)
-            self._names.append(name)
-            self._pending, self._hashes = np.append(self._pending, 0.0), np.append(self._hashes, _hash(name))
-        self._pending[self._rows[name]] = load.visual_tokens
-
-    def leave(self, name: str) -> None:
-        """Forget a node, if it is known."""
-        if (row := self._rows.pop(name, None)) is None:
-            return
-        del self._names[row]
-        self._rows = {name: number for number, name in enumerate(self._names)}
-        self._pending, self._hashes = np.delete(self._pending, row), np.delete(self._hashes, row)
+        row = self._row_of(name)  # which may make the array another one
+        self._pending[row] = load.visual_tokens
 
     def choose(self, tokens: int, key: str = "") -> list[tuple[str, int]]:
         """Return who may encode so many visual tokens, and what waits there, those with the least first.
@@ -211,6 +217,12 @@ class Encoders:
         found = [(self._names[row], int(self._pending[row])) for row in rows]
         self._pending[rows[0]] += tokens
         return found
+
+    def _add_row(self) -> None:
+        self._pending = np.append(self._pending, 0.0)
+
+    def _drop_row(self, row: int) -> None:
+        self._pending = np.delete(self._pending, row)
 
 
 def _amounts(work: Work) -> np.ndarray:

@@ -68,8 +68,8 @@ class Rotary:
 
 def fits(model: Any, dtype: torch.dtype, dtypes: Collection[torch.dtype]) -> bool:
     """Return whether a text model of transformers has these layers, in one of the `dtypes` that a device knows."""
-    contiguous = all(parameter.is_contiguous() for parameter in model.parameters())
-    return dtype in dtypes and is_llama_like(model.config) and contiguous
+    known = dtype in dtypes and is_llama_like(model.config)
+    return known and all(parameter.is_contiguous() for parameter in model.parameters())
 
 
 def is_llama_like(config: Any) -> bool:

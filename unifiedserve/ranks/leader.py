@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from torch import Tensor, nn
 
 from unifiedserve.attention import PagedKV, RaggedBatch
-from unifiedserve.ranks.messages import Embed, GiveWay, Leave, Logits, Message, Step, to_bytes
+from unifiedserve.ranks.messages import Embed, GiveWay, Logits, Message, Step, to_bytes
 from unifiedserve.ranks.model import PartOfModel
 
 
@@ -43,10 +43,6 @@ class Leader:
             self._gives_way = giving
             with self._all_of_them(GiveWay(giving)):
                 self._part.give_way(giving)
-
-    def dismiss(self) -> None:
-        """Have the other ranks end."""
-        self._group.tell(Leave())
 
     @contextmanager
     def _all_of_them(self, message: Message) -> Iterator[None]:

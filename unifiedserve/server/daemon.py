@@ -22,13 +22,20 @@ from unifiedserve.server.access.hosts import is_loopback
 from unifiedserve.server.access.keys import Keys
 from unifiedserve.server.app import create_app
 from unifiedserve.server.connections import Connection, Connections, descriptors_for_connections
-from unifiedserve.server.http_server import KEEP_ALIVE_SECONDS, Server
-from unifiedserve.server.listener import listen
+from unifiedserve.server.listener import KEEP_ALIVE_SECONDS, listen
 
 _log = logging.getLogger(__name__)
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _LAST_SECONDS = 3  # after --drain-timeout: for requests that were failed then to tell their clients
+
+
+class Server(uvicorn.Server):
+    """uvicorn, leaving signals to us: it would raise them again before the engine has stopped."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
 
 
 async def serve(config: EngineConfig, listener: socket.socket, on_ready: Callable[[str, str], None]) -> str:

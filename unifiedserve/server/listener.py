@@ -5,6 +5,9 @@ import socket
 
 from unifiedserve.errors import ConfigError
 
+#: how long a connection is kept on which nobody asks anything
+KEEP_ALIVE_SECONDS = 30
+
 
 def bind(host: str, port: int) -> socket.socket:
     """Return a socket with the port reserved, not listening yet; raises ConfigError that says why not."""

@@ -38,7 +38,7 @@ GENERATING = ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/m
 _OTHERS = ("/v1/plan", "/v1/messages/count_tokens", "/tokenize", "/detokenize", "/v1/files")
 _KEPT = ("/v1/files/{id:.+}", "/v1/responses/{id:.+}")
 _OF_A_HOP = {"connection", "content-length", "host", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade"}
-_OURS = {NODES_HEADER, KEY_HEADER}  # of routers, not of clients
+_STAY = _OF_A_HOP | {NODES_HEADER, KEY_HEADER}  # these two are of routers, not of clients
 _NO_WORK = Work(prompt_tokens=0)
 
 
@@ -214,7 +214,7 @@ async def _stream(request: web.Request, head: Head, relay: Relay) -> web.StreamR
 
 def _passed(headers: Mapping[str, str]) -> dict[str, str]:
     """Return the headers that go on: those of one connection do not, nor those that only routers may send."""
-    return {name.lower(): value for name, value in headers.items() if name.lower() not in _OF_A_HOP | _OURS}
+    return {low: value for name, value in headers.items() if (low := name.lower()) not in _STAY}
 
 
 def _model(name: str, report: Any) -> dict[str, Any]:

@@ -23,16 +23,19 @@ class Bodies:
 
         Raises RequestError TOO_LARGE for one that can never be held, NO_ROOM for one that cannot beside the others.
         """
-        body = bytearray()
+        pieces, size = list[bytes](), 0
         try:
             self._check(request.content_length or 0)
             async for piece in request.content.iter_any():
-                self._check(len(piece), len(body))
+                self._check(len(piece), size)
                 self.bytes += len(piece)
-                body += piece
-            yield bytes(body)
+                size += len(piece)
+                pieces.append(piece)
+            body = b"".join(pieces)
+            pieces.clear()  # else it would be held twice
+            yield body
         finally:
-            self.bytes -= len(body)
+            self.bytes -= size
 
     def _check(self, more: int, read: int = 0) -> None:
         if more + read > self._most_bytes:

@@ -13,8 +13,7 @@ from unifiedserve.cluster.router.members import told
 from unifiedserve.cluster.routing import Policy
 from unifiedserve.heap import spare_collections
 from unifiedserve.observe.otel import tracer_of_environment
-from unifiedserve.server.http_server import KEEP_ALIVE_SECONDS
-from unifiedserve.server.listener import listen
+from unifiedserve.server.listener import KEEP_ALIVE_SECONDS, listen
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _NOWHERE = logging.Logger("aiohttp.server", logging.CRITICAL + 1)  # the app logs its failures; strangers' are theirs

@@ -215,14 +215,12 @@ class Nodes:
     def _place(self, node: Node) -> None:
         """Put a node where it gets requests of its model, or take it away."""
         name = node.member.name
-        for model, fleet in self._fleets.items():
-            if not node.takes_requests or (node.report and model != node.report.model):
-                fleet.leave(name)
         if node.report:
             self._pools.add(node.member.pool)
-        for served, encoders in self._encoders.items():
-            if not node.takes_requests or (node.report and served != _served(node.report)):
-                encoders.leave(name)
+        own = (node.report.model, _served(node.report)) if node.report and node.takes_requests else ()
+        for served, group in self._groups():
+            if served not in own:
+                group.leave(name)
         if not (node.takes_requests and node.report):
             return
         if node.encodes_for_others:
@@ -230,13 +228,15 @@ class Nodes:
         else:
             self._fleets.setdefault(node.report.model, Fleet(self._policy)).update(name, node.report.load)
 
+    def _groups(self) -> list[tuple[str | _Served, Fleet | Encoders]]:
+        """Return all that nodes are placed in, each with what its nodes serve."""
+        return [*self._fleets.items(), *self._encoders.items()]
+
     def _forget(self, name: str) -> None:
         if self._nodes.pop(name, None):
             self._looking.pop(name).cancel()
-            for fleet in self._fleets.values():
-                fleet.leave(name)
-            for encoders in self._encoders.values():
-                encoders.leave(name)
+            for _, group in self._groups():
+                group.leave(name)
 
     def unreachable(self) -> list[str]:
         """Return a line for each node that has said nothing for some seconds."""

@@ -30,12 +30,13 @@ def share_out(sources: Sequence[MediaSource], wanted: Sequence[int], nodes: Sequ
 
     The largest pieces go first. There must be a node; of equals the first one is taken.
     """
-    pieces = sorted(_pieces(sources, set(wanted), len(nodes)), key=lambda piece: -piece.tokens)
+    units_wanted = set(wanted)
+    pieces = sorted(_pieces(sources, units_wanted, len(nodes)), key=lambda piece: -piece.tokens)
     pending, shares = [node.pending for node in nodes], [list[int]() for _ in nodes]
     for piece in pieces:
         chosen = min(range(len(nodes)), key=pending.__getitem__)
         pending[chosen] += piece.tokens
-        shares[chosen] += [unit for unit in piece.units if unit in wanted]
+        shares[chosen] += [unit for unit in piece.units if unit in units_wanted]
     return [Share(node, sorted(units)) for node, units in zip(nodes, shares, strict=True) if units]
 
 
