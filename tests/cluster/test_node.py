@@ -27,7 +27,6 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_module, "child_command", lambda arguments: [sys.executable, str(SCRIPT), *arguments])
     monkeypatch.setattr(node_module, "_SHORTEST_PAUSE", 0.01)
     monkeypatch.setattr(node_module, "_LOOK_SECONDS", 0.02)
-    monkeypatch.setattr(node_module, "_SILENCE_SECONDS", 0.2)
     monkeypatch.setattr(node_module, "_UNTIL_ROUTERS_KNOW", 0.01)
 
 
@@ -94,7 +93,10 @@ async def test_one_that_cannot_start_as_configured_is_not_started_again(tmp_path
     await stop(node)
 
 
-async def test_one_that_answers_nothing_is_killed_and_started_again(tmp_path: Path) -> None:
+async def test_one_that_answers_nothing_is_killed_and_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_module, "_SILENCE_SECONDS", 0.2)
     node = Node(spec_of("mute", tmp_path / "told"), "127.0.0.1")
     assert "-9" in (await until(node, lambda report: report.restarts > 0)).reason
     await stop(node)

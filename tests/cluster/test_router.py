@@ -232,7 +232,7 @@ async def test_the_next_turn_of_a_conversation_goes_where_the_first_was() -> Non
 
 @pytest.mark.parametrize("token", [-1, 0, 17])
 async def test_nobody_waits_for_a_node_that_hangs(token: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unifiedserve.cluster.router.nodes._PATIENCE", aiohttp.ClientTimeout(total=0.3))
+    monkeypatch.setattr("unifiedserve.cluster.router.nodes._PATIENCE", aiohttp.ClientTimeout(total=1.5))
     monkeypatch.setattr("unifiedserve.cluster.router.nodes._AWAY", 0.0)
     first, second = FakeNode(), FakeNode(wait=1.0)
     first.hangs_at = token

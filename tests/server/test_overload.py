@@ -4,11 +4,14 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any
 
 import httpx
 import pytest
 from scripted import ScriptedEngine, say_words
 from scripted_app import connected, listening, question
+from starlette.requests import Request
+from virtual_time import VirtualTime
 
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.messages.api import Delta, GenerateRequest
@@ -63,19 +66,22 @@ async def test_a_body_that_trickles_is_given_up(url: str, monkeypatch: pytest.Mo
     writer.close()
 
 
-async def test_a_body_that_is_slow_but_steady_is_taken(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(body, "_PATIENCE", 0.3)
-    monkeypatch.setattr(body, "_LEAST_RATE", 100)
-    pieces = json.dumps(question("word " * 50)).encode()
+def test_a_body_that_is_slow_but_steady_is_taken() -> None:
+    piece = bytes(body._LEAST_RATE)
+    pieces = int(body._PATIENCE) * 3
 
-    async def slowly() -> AsyncIterator[bytes]:
-        for start in range(0, len(pieces), 50):
-            yield pieces[start : start + 50]
-            await asyncio.sleep(0.1)
+    async def receive() -> dict[str, Any]:
+        nonlocal pieces
+        pieces -= 1
+        await asyncio.sleep(0.99)
+        return {"type": "http.request", "body": piece, "more_body": pieces > 0}
 
-    async with httpx.AsyncClient(base_url=url) as client:
-        response = await client.post(PATH, content=slowly(), headers={"Content-Type": "application/json"})
-    assert response.status_code == 200
+    async def taken() -> int:
+        bodies = body.Bodies(MIB, 600)
+        return len((await bodies.read(Request({"type": "http", "headers": []}, receive), 100 * MIB)).data)
+
+    with asyncio.Runner(loop_factory=VirtualTime) as runner:
+        assert runner.run(taken()) == int(body._PATIENCE) * 3 * len(piece)
 
 
 async def test_a_large_body_that_stalls_has_no_more_patience_than_a_small_one(
@@ -240,10 +246,10 @@ async def test_a_head_that_does_not_come_ends_the_connection(
 
 
 async def test_what_takes_long_is_no_silence(url: str, engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "_HEAD_SECONDS", 0.1)
+    monkeypatch.setattr(connections, "_HEAD_SECONDS", 1.0)
 
     async def slowly(request: GenerateRequest) -> AsyncGenerator[Delta]:
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(1.1)
         async for delta in say_words(request):
             yield delta
 
