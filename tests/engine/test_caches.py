@@ -288,6 +288,27 @@ def test_a_request_goes_on_from_its_pages_when_a_worker_has_died(
     daemon.wait_idle()
 
 
+def test_what_a_dead_worker_had_not_read_is_handed_to_the_next(daemon: Daemon, clips: Clips) -> None:
+    video = [video_part(clips(VIDEO)), text_part("What happened then?")]
+    asked: dict[str, Any] = {"max_tokens": 50, "extra_body": {**EVERY_FRAME, "ignore_eos": True}}
+    expected = ask(daemon, *video, **asked)
+    daemon.wait_idle()
+    decode = daemon.engine.observation.worker_pids()["decode"]
+    os.kill(decode, signal.SIGSTOP)
+    chunks = iter(ask(daemon, *video, stream=True, **asked))
+    said = [next(chunks)]
+    while not said[-1].choices[0].delta.content:
+        said.append(next(chunks))
+    hits = Hits(daemon)
+    os.kill(decode, signal.SIGKILL)
+    said += chunks
+    assert "".join(choice.delta.content or "" for chunk in said for choice in chunk.choices) == (
+        expected.choices[0].message.content
+    )
+    assert hits.take() == {}
+    daemon.wait_idle()
+
+
 @pytest.fixture
 def forgetful(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
     """Makes the pages that the index finds in a cache look as if they had been taken since."""

@@ -17,7 +17,7 @@ from unifiedserve.engine.requests.table import Lost
 from unifiedserve.engine.roles import Roles
 from unifiedserve.engine.running import Running
 from unifiedserve.engine.survivors import Survivors
-from unifiedserve.messages.wire import Forget, PagesFreed, Reborn
+from unifiedserve.messages.wire import Forget, Generation, PagesFreed, Reborn, unpack
 from unifiedserve.placement import Placement, Stage
 
 
@@ -26,9 +26,9 @@ class Replacement:
 
     What it decoded goes on from its page tables. What it held of other attempts is lost, and these with it. So the
     survivors drop what they hold of those attempts, one stage after the other: whoever hears has all before it that the
-    stages before have sent. Then they hear of the next incarnation, and drop what they had handed over to the dead one.
-    Then nobody holds a page of these attempts, and those that are still tagged with them are free. Meanwhile the next
-    worker starts.
+    stages before have sent. Then they hear of the next incarnation. What they had handed over to the dead one before,
+    and it had not read, is handed to the next; other attempts that it was handed are lost, too. Then nobody holds a
+    page of lost attempts, and those that are still tagged with them are free. Meanwhile the next worker starts.
     """
 
     def __init__(
@@ -55,7 +55,9 @@ class Replacement:
         held = self._memory.requests()
         ended = set(ended_with(name, running.table, roles.placement))
         self._gone_on = running.lifecycle.go_on(ended.difference(doubted), rows)
-        self._lost: list[Lost] = running.lifecycle.lose(ended - self._gone_on)
+        others = roles.placement.without([name]).instances
+        handed = {uid for other in others for uid in handed_over(other.name, name, running.table)}
+        self._lost: list[Lost] = running.lifecycle.lose(ended - self._gone_on - handed.difference(doubted))
         for uid in still_to_come(name, running.table):
             self._memory.reclaim(uid, self._memory.number(name))
         for uid in past_windows(name, running.table):
@@ -101,7 +103,7 @@ class Replacement:
         send, reborn = self._running.workers.send, partial(Reborn, instance=self._name, incarnation=self._incarnation)
         lost = [lost.uid for lost in self._lost]
         await self._forget(others, lost)  # first: nobody may send the next worker pages that are about to be free
-        await self._survivors.tell(names, send, reborn, lambda name, _: self._lose_handed_over(name))
+        await self._survivors.tell(names, send, reborn, lambda name, _: self._hand_on(name))
         self._running.lifecycle.call_back(called_back(self._name, self._running.table))
         await self._forget(others, [each.uid for each in self._lost[len(lost) :]])
         if not self.overtaken:
@@ -112,10 +114,17 @@ class Replacement:
             message = partial(Forget, stage=stage, uids=uids)
             await self._survivors.tell(others.hosts(stage), self._running.workers.send, message)
 
-    def _lose_handed_over(self, giver: str) -> None:
-        """Lose what an instance has handed over to the dead worker, now that all that it told before is known."""
-        handed = set(handed_over(giver, self._name, self._running.table))
-        self._lost += self._running.lifecycle.lose(handed - self._gone_on)
+    def _hand_on(self, giver: str) -> None:
+        """Hand to the next worker what an instance has handed to the dead one, and lose what that had read of it.
+
+        All is known by now that the instance has told and sent before.
+        """
+        handed = set(handed_over(giver, self._name, self._running.table)) - self._gone_on
+        messages = map(unpack, self._memory.unread(self._name))
+        unread = {(each.ticket.uid, each.index): each for each in messages if isinstance(each, Generation)}
+        handed_on = self._running.lifecycle.hand_on(handed, unread)
+        self._gone_on |= handed_on
+        self._lost += self._running.lifecycle.lose(handed - handed_on)
 
     def _free(self, names: Iterable[str]) -> None:
         for uid in self._strays.union(lost.uid for lost in self._lost):

@@ -188,6 +188,7 @@ class SharedMemory:
         self.pools = pools
         self.inboxes = inboxes
         self._abandoned: list[MessageQueue] = []
+        self._unread: dict[str, tuple[MessageQueue, list[bytes]]] = {}  # by instance: its last abandoned inbox
 
     @classmethod
     def create(
@@ -267,19 +268,31 @@ class SharedMemory:
     def bear_anew(self, instance: str) -> int:
         """Begin the next incarnation of an instance whose worker has died, and return its number.
 
-        What lies in its inbox is lost with it, and whoever waits for room there goes on. Raises ArenaError if there is
-        no memory for another inbox.
+        What lies in its inbox is `unread`, and whoever waits for room there goes on. Raises ArenaError if there is no
+        memory for another inbox.
         """
         incarnation = self.layout.incarnation(instance) + 1
         layout = self.layout.reborn(instance, incarnation)
         inbox = MessageQueue.create(layout.inbox(instance), _INBOX_BYTES)
         self._abandoned.append(self.inboxes[instance])
         self.layout, self.inboxes[instance] = layout, inbox
-        while self._abandoned[-1].receive_many(_MOST_MESSAGES, timeout=0):
-            continue
+        self._unread[instance] = self._abandoned[-1], []
+        self.unread(instance)
         self.status.leave(instance)
         self.pulses.leave(instance)
         return incarnation
+
+    def unread(self, instance: str) -> list[bytes]:
+        """Return what has come to the inbox of the instance's dead worker and was not taken out, as far as it is there.
+
+        Others may send to it until they hear of the next incarnation.
+        """
+        if instance not in self._unread:
+            return []
+        inbox, messages = self._unread[instance]
+        while more := inbox.receive_many(_MOST_MESSAGES, timeout=0):
+            messages += more
+        return messages
 
     def follow(self, instance: str, incarnation: int) -> None:
         """Send to this incarnation of an instance from now on, if that is a later one."""
@@ -290,6 +303,7 @@ class SharedMemory:
     def remove_abandoned(self) -> None:
         """Remove the inboxes of workers that have died, when nobody attaches to them any more."""
         abandoned, self._abandoned = self._abandoned, []
+        self._unread.clear()
         for inbox in abandoned:
             inbox.close()
             inbox.unlink()

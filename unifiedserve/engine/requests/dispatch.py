@@ -16,7 +16,7 @@ from unifiedserve.engine.requests.wire_requests import (
 from unifiedserve.engine.roles import Roles
 from unifiedserve.engine.workers import Workers
 from unifiedserve.memory.sequence_tables import Key, Row
-from unifiedserve.messages.wire import Abort
+from unifiedserve.messages.wire import Abort, Generation
 from unifiedserve.observe.broadcast import Broadcast
 from unifiedserve.observe.tracing import Timeline
 from unifiedserve.placement import Load, Stage, choose_route
@@ -77,6 +77,16 @@ class Dispatch:
         kv.settle(uid, [page for answer in answers for page in answer.pages])
         for answer in answers:
             self._workers.send(route.decode, answer)
+        return True
+
+    def hand_on(self, uid: int, attempt: Attempt, unread: Mapping[Key, Generation]) -> bool:
+        """Send what the dead worker was handed of an attempt, and had not read, to the next, if nothing of it lacks."""
+        active, wanted = attempt.request, attempt.request.attempts[uid]
+        handed = {index: answer for (of, index), answer in unread.items() if of == uid}
+        if active.ending or not wanted or handed.keys() != set(wanted):
+            return False
+        for answer in handed.values():
+            self._workers.send(attempt.route.decode, answer)
         return True
 
     def abort(self, uid: int) -> None:

@@ -2,16 +2,20 @@
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 from unifiedserve.engine.requests.dispatch import Dispatch
 from unifiedserve.engine.requests.quarantine import Quarantine
 from unifiedserve.engine.requests.record import ActiveRequest
 from unifiedserve.engine.requests.suspects import Suspects
-from unifiedserve.engine.requests.table import Lost, RequestTable
+from unifiedserve.engine.requests.table import Attempt, Lost, RequestTable
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.memory.sequence_tables import Key, Row
+from unifiedserve.messages.wire import Generation
 from unifiedserve.observe.metrics import Metrics
+
+_State = TypeVar("_State")
 
 
 class Lifecycle:
@@ -96,12 +100,14 @@ class Lifecycle:
 
         Those start anew that another worker died with before: they may be the cause.
         """
-        attempts, decoded = dict(self._table.attempts()), {uid for uid, _ in rows}
-        return {
-            uid
-            for uid in decoded.intersection(uids)
-            if attempts[uid].request.crashes <= 1 and self._dispatch.go_on(uid, attempts[uid], rows)
-        }
+        return self._harmless(uids, rows, self._dispatch.go_on)
+
+    def hand_on(self, uids: Iterable[int], unread: Mapping[Key, Generation]) -> set[int]:
+        """Have the next worker decode what a dead one had been handed and not read; return which attempts it does.
+
+        Those start anew that do so in `go_on`.
+        """
+        return self._harmless(uids, unread, self._dispatch.hand_on)
 
     def lose(self, uids: Iterable[int]) -> list[Lost]:
         """End attempts of which something was lost with a worker; `strand` has their answers wait."""
@@ -130,6 +136,20 @@ class Lifecycle:
             if active.stranded:
                 self._resume(active)
         self._let_go_on()
+
+    def _harmless(
+        self,
+        uids: Iterable[int],
+        states: Mapping[Key, _State],
+        go_on: Callable[[int, Attempt, Mapping[Key, _State]], bool],
+    ) -> set[int]:
+        """Return the attempts that go on from their states, of requests that no other worker has died with before."""
+        attempts, known = dict(self._table.attempts()), {uid for uid, _ in states}
+        return {
+            uid
+            for uid in known.intersection(uids)
+            if attempts[uid].request.crashes <= 1 and go_on(uid, attempts[uid], states)
+        }
 
     def _send(self, active: ActiveRequest) -> None:
         """Send what is stranded of a request, if there are workers for it.
