@@ -158,24 +158,24 @@ class RaggedBatch:
 
     @cached_property
     def wanted_rows(self) -> Tensor:
-        """int64 [W]: the rows of the wanted tokens in the batch."""
+        """Return int64 [W]: the rows of the wanted tokens in the batch."""
         counts = self.wanted_indptr.diff()
         return torch.arange(int(counts.sum())) + (self.qo_indptr - self.wanted_indptr)[1:].repeat_interleave(counts)
 
     @cached_property
     def positions(self) -> Tensor:
-        """int64 [T]: the new tokens' numbers in their sequences."""
+        """Return int64 [T]: the new tokens' numbers in their sequences."""
         counts = self.qo_indptr.diff()
         return torch.arange(int(counts.sum())) + (self.kv_lens - self.qo_indptr[1:]).repeat_interleave(counts)
 
     @property
     def begins(self) -> Tensor:
-        """bool [B]: whether these are a sequence's first tokens."""
+        """Return bool [B]: whether these are a sequence's first tokens."""
         return self.kv_lens == self.qo_indptr.diff()
 
     @cached_property
     def cross_rows(self) -> Tensor:
-        """int64 [S]: the rows in the batch of the tokens that `cross` is about."""
+        """Return int64 [S]: the rows in the batch of the tokens that `cross` is about."""
         return torch.cat([torch.arange(span.first, span.last) for span in self.cross])
 
     @cached_property

@@ -165,7 +165,7 @@ class RunOptions(SloOptions, frozen=True, kw_only=True):
 
     @property
     def wishes(self) -> Wishes:
-        """The wishes of every request. Raises ConfigError if --extra-body is no JSON object."""
+        """Return the wishes of every request. Raises ConfigError if --extra-body is no JSON object."""
         return Wishes(
             media={"frames": self.frames, "fps": self.fps, "max_pixels": self.max_pixels},
             video={"frame_pixels": self.frame_pixels},

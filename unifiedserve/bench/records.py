@@ -48,11 +48,12 @@ class Record(msgspec.Struct, kw_only=True):
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
-    """How well the client kept time. Lateness is in seconds: of requests after they were due (p50, p99, largest), and
-    of the event loop. `cpu` is the share of one core that the client took.
+    """How well the client kept time.
 
-    `ttft_here` is the mean TTFT as the client sees it, from when requests were sent, `ttft_there` by the server's own
-    trace or metrics, if it has some: their difference holds the client's error and what the server does not count.
+    Lateness is in seconds: of requests after they were due (p50, p99, largest), and of the event loop. `cpu` is the
+    share of one core that the client took. `ttft_here` is the mean TTFT as the client sees it, from when requests were
+    sent, `ttft_there` by the server's own trace or metrics, if it has some: their difference holds the client's error
+    and what the server does not count.
     """
 
     late_p50: float
@@ -65,8 +66,10 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Run(msgspec.Struct, kw_only=True):
-    """All that a run has found, and under which circumstances. `interrupted` says why it is not complete, `cautions`
-    why its figures may not be what they seem."""
+    """All that a run has found, and under which circumstances.
+
+    `interrupted` says why it is not complete, `cautions` why its figures may not be what they seem.
+    """
 
     name: str
     command: list[str]

@@ -14,8 +14,10 @@ class Text(msgspec.Struct, frozen=True, tag="text"):
 
 
 class Medium(msgspec.Struct, frozen=True, kw_only=True, tag="medium"):
-    """An image or a video of a turn: a local file. Of a video `seconds` is the length, and [start, end) the part asked
-    about (None: all of it)."""
+    """An image or a video of a turn: a local file.
+
+    Of a video `seconds` is the length, and [start, end) the part asked about (None: all of it).
+    """
 
     kind: MediumKind
     path: str

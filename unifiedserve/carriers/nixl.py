@@ -66,7 +66,7 @@ class _Own(NamedTuple):
 
     @property
     def into(self) -> _Region:
-        """The same, with where epochs of other pages are read to."""
+        """Return the same, with where epochs of other pages are read to."""
         return self.region._replace(epochs=self.read_epochs.ctypes.data)
 
 

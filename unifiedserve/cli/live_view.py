@@ -31,7 +31,7 @@ class LiveView:
 
     @property
     def request(self) -> str:
-        """The request's id in the API, once it is sent under this view's name."""
+        """Return the request's id in the API, once it is sent under this view's name."""
         return f"chatcmpl-{self.name}"
 
     def take_chunk(self, chunk: dict[str, Any]) -> None:

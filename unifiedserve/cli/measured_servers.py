@@ -49,7 +49,7 @@ class Measurement(NamedTuple):
 
     @property
     def gpu(self) -> bool:
-        """Whether a GPU computes."""
+        """Tell whether a GPU computes."""
         return self.subject.device.kind == "cuda"
 
     def asked(self, measure: Callable[[Asker], Awaitable[T]], placement: str, *options: str) -> T:

@@ -27,7 +27,7 @@ class Sample(NamedTuple):
 
     @property
     def started(self) -> float | None:
-        """When the daemon began to count."""
+        """Return when the daemon began to count."""
         return self.values.get(("requests_created",))
 
     def one(self, *key: str) -> float:

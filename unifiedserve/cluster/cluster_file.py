@@ -58,29 +58,29 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def least(self) -> int:
-        """The fewest nodes."""
+        """Return the fewest nodes."""
         if self.min is not None:
             return self.min
         return 1 if self.count is None else self.count
 
     @property
     def most(self) -> int:
-        """The most nodes that load may bring about."""
+        """Return the most nodes that load may bring about."""
         return self.least if self.max is None else self.max
 
     @property
     def scales(self) -> bool:
-        """Whether its load decides how many nodes there are."""
+        """Tell whether its load decides how many nodes there are."""
         return self.least < self.most
 
     @property
     def revision(self) -> str:
-        """A name for all that its nodes are started with: where it differs, a node is to be replaced."""
+        """Return a name for all that its nodes are started with: where it differs, a node is to be replaced."""
         return _digest((self.model, self.placement, sorted(self.serve.items()), self.resources, __version__))
 
     @property
     def drain_timeout(self) -> float:
-        """The seconds that its engines have to end their answers."""
+        """Return the seconds that its engines have to end their answers."""
         return float(self.serve.get("drain-timeout", EngineConfig().server.drain_timeout))
 
     def options(self) -> Iterator[str]:
@@ -123,7 +123,7 @@ class RouterOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     resources: Resources = Resources()
 
     def revision(self, port: int) -> str:
-        """A name for all that the router on a port is started with."""
+        """Return a name for all that the router on a port is started with."""
         return _digest((self.host, port, self.policy, self.resources, __version__))
 
 

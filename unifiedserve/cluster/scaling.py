@@ -37,7 +37,10 @@ class Scaling:
     """Follows a pool's load. More nodes come at once, fewer after a while in which fewer would have done."""
 
     def __init__(self, limits: Limits, capacity: float) -> None:
-        """A node does `capacity` tokens a second. Raises ValueError if that is nothing, or the limits contradict."""
+        """Return a node does `capacity` tokens a second.
+
+        Raises ValueError if that is nothing, or the limits contradict.
+        """
         if capacity <= 0:
             raise ValueError(f"a node must do more than {capacity:g} tokens a second")
         if not 0 <= limits.least <= limits.most:

@@ -41,7 +41,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def given(self) -> dict[str, Any]:
-        """The options that are not as by default, by their names."""
+        """Return the options that are not as by default, by their names."""
         groups = [getattr(self, name) for name in self.__struct_fields__]
         return {
             field.name: value
@@ -71,7 +71,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def compared(self) -> "EngineConfig | None":
-        """The options of the second engine, if there is to be one to compare with."""
+        """Return the options of the second engine, if there is to be one to compare with."""
         if not self.machine.compare:
             return None
         own = {"placement": "monolithic", "memories": "placed", "irp": "auto", "roles": "fixed"}

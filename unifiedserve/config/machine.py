@@ -151,7 +151,7 @@ class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def workers(self) -> Placement:
-        """The processes that host the stages. Raises ConfigError for a placement that cannot be."""
+        """Return the processes that host the stages. Raises ConfigError for a placement that cannot be."""
         placement = _placement(self.placement, self.memories, tuple(sorted(os.sched_getaffinity(0))))
         if self.irp != "auto" and len(placement.hosts(Stage.ENCODE)) == 1:
             raise ConfigError(
@@ -170,17 +170,17 @@ class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def processes(self) -> int:
-        """How many processes the workers are, all ranks counted."""
+        """Return how many processes the workers are, all ranks counted."""
         return sum(map(self.ranks_of, self.workers.instances))
 
     @property
     def threads_of(self) -> dict[str, int]:
-        """The percentages of a GPU's threads, by instance. Raises ConfigError for what is none."""
+        """Return the percentages of a GPU's threads, by instance. Raises ConfigError for what is none."""
         return self._by_instance("--gpu-threads", self.gpu_threads, "a percentage", 100)
 
     @property
     def memory_limits_of(self) -> dict[str, int]:
-        """The MiB of a GPU's memory, by instance. Raises ConfigError for what is none."""
+        """Return the MiB of a GPU's memory, by instance. Raises ConfigError for what is none."""
         return self._by_instance("--gpu-memory-limits", self.gpu_memory_limits, "a number of MiB", _MOST_GPU_MIB)
 
     def check(self) -> None:

@@ -69,7 +69,7 @@ class MediaOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def max_image_pixels(self) -> int:
-        """The pixels of the largest image."""
+        """Return the pixels of the largest image."""
         return self.max_image_megapixels * 1_000_000
 
     def check(self) -> None:

@@ -185,12 +185,12 @@ class SchedulingOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def service_order(self) -> Order:
-        """Who goes first."""
+        """Return who goes first."""
         return "fcfs" if self.naive or self.scheduling != "adaptive" else self.order
 
     @property
     def short_tokens(self) -> int:
-        """The most tokens of a request for which a share of each step is kept: two steps' worth."""
+        """Return the most tokens of a request for which a share of each step is kept: two steps' worth."""
         return 2 * self.prefill_chunk_tokens
 
     @property
@@ -200,7 +200,7 @@ class SchedulingOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def step_cap(self) -> float:
-        """The longest that a step may take where nothing decodes; 0 if the user gave no target for it."""
+        """Return the longest that a step may take where nothing decodes; 0 if the user gave no target for it."""
         if self.scheduling == "prefill-encode":
             return self.slo_tbt / 1000
         return self.step_seconds if self.slo_ttft else 0.0
@@ -211,20 +211,21 @@ class SchedulingOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def pace(self) -> float:
-        """The times of a step's own time that the target is at least; 0 if the user gave the target."""
+        """Return the times of a step's own time that the target is at least; 0 if the user gave the target."""
         return 0.0 if self.slo_tbt else _PACE
 
     @property
     def rest_between_steps(self) -> float:
-        """The least rest for others after a decode step, as a share of the step."""
+        """Return the least rest for others after a decode step, as a share of the step."""
         return _LEAST_REST if self.slo_tbt else _REST
 
     @property
     def stretch(self) -> float:
-        """The most targets between tokens while more requests wait than stream; 1 if the user gave the target."""
+        """Return the most targets between tokens while more requests wait than stream; 1 if the user gave the target.
+        """
         return 1.0 if self.slo_tbt else _STRETCH
 
     @property
     def stretch_joining(self) -> float:
-        """The same while some are about to join the streams."""
+        """Return the same while some are about to join the streams."""
         return 1.0 if self.slo_tbt else _JOINING

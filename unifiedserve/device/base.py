@@ -107,7 +107,7 @@ class Decoder(Protocol):
 
     @property
     def eager_steps(self) -> int:
-        """How many steps were issued operation by operation, because what would repeat them was not recorded."""
+        """Return how many steps were issued operation by operation, because what would repeat them was not recorded."""
 
     def launch(self, rows: Sequence[DecodeRow], draw: Callable[[Tensor], Tensor]) -> DecodeStep:
         """Have the step done behind all that was issued so far; return at once.
@@ -222,7 +222,7 @@ class Kernels(Protocol):
 
     @property
     def vision(self) -> VisionKernels:
-        """The steps of vision encoders."""
+        """Return the steps of vision encoders."""
 
     def attention(self, batch: RaggedBatch, kv: PagedKV) -> AttentionStep:
         """Plan a step's attention."""
@@ -259,7 +259,7 @@ class Sharing(Protocol):
 
     @property
     def apart(self) -> bool:
-        """Whether a worker's end leaves the others' work as it is, so that it can be replaced alone."""
+        """Tell whether a worker's end leaves the others' work as it is, so that it can be replaced alone."""
 
     def start(self) -> None:
         """Begin to share, before there are workers, or anew after all have ended; in the engine, as `stop`.
@@ -302,7 +302,7 @@ class Device(Protocol):
 
     @property
     def kernels(self) -> Kernels:
-        """What it computes with, loaded when it is first asked for."""
+        """Return what it computes with, loaded when it is first asked for."""
 
     def place_of(self, gpu: int) -> str:
         """Return the place of the memory of a GPU of this number, if it is a kind that has memory of its own."""

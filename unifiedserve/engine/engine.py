@@ -78,24 +78,24 @@ class Engine:
 
     @property
     def model_name(self) -> str:
-        """The model's name in the API."""
+        """Return the model's name in the API."""
         return self.config.checkpoint.served_model_name or self.config.checkpoint.model or DEFAULT_MODEL
 
     @property
     def processor(self) -> Processor:
-        """The prompt and media side of the model."""
+        """Return the prompt and media side of the model."""
         return self._started.processor
 
     @property
     def max_model_len(self) -> int:
-        """The context length in tokens."""
+        """Return the context length in tokens."""
         return self._started.intake.max_model_len
 
     # Start and stop
 
     @property
     def healthy(self) -> bool:
-        """Whether all workers live."""
+        """Tell whether all workers live."""
         return self._health.healthy
 
     async def start(self) -> None:
@@ -165,7 +165,7 @@ class Engine:
 
     @property
     def features(self) -> Features:
-        """What its visual tokens are, for other nodes to compare."""
+        """Return what its visual tokens are, for other nodes to compare."""
         return self._started.workers.features
 
     def encode(self, asked: EncodeRequest, data: Sequence[bytes]) -> AsyncGenerator[EncodedUnit | None, None]:

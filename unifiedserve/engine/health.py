@@ -27,12 +27,12 @@ class Health:
 
     @property
     def decided(self) -> bool:
-        """Whether the workers are up, or never will be."""
+        """Tell whether the workers are up, or never will be."""
         return self._decided.is_set()
 
     @property
     def has_pools(self) -> bool:
-        """Whether the workers' pools are there to stay: they do while one worker is replaced."""
+        """Tell whether the workers' pools are there to stay: they do while one worker is replaced."""
         return self.decided and not self.fatal
 
     def worker_ready(self, message: Ready) -> None:
@@ -83,8 +83,9 @@ class Health:
         self.check()
 
     async def wait_up(self, instance: str, seconds: float) -> None:
-        """Return when the worker of an instance has started. Raises ConfigError if that takes longer than `seconds`,
-        or if the engine serves nothing any more.
+        """Return when the worker of an instance has started.
+
+        Raises ConfigError if that takes longer than `seconds`, or if the engine serves nothing any more.
         """
         try:
             async with asyncio.timeout(seconds):

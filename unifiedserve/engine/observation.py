@@ -33,7 +33,7 @@ class Observation:
 
     @property
     def target_between_tokens(self) -> float | None:
-        """Seconds between the tokens of a stream beside heavy work; None until the workers are up."""
+        """Return seconds between the tokens of a stream beside heavy work; None until the workers are up."""
         return self._health.target_between_tokens
 
     def held(self) -> tuple[float, float] | None:
@@ -45,13 +45,13 @@ class Observation:
 
     @property
     def in_flight(self) -> int:
-        """Requests that have not ended, aborted ones that are still being drained included."""
+        """Return requests that have not ended, aborted ones that are still being drained included."""
         running = self._running()
         return len(running.table) if running else 0
 
     @property
     def waiting(self) -> int:
-        """Requests that wait for their first token, or for a place among those that decode."""
+        """Return requests that wait for their first token, or for a place among those that decode."""
         running = self._running()
         return running.table.waiting if running else 0
 
@@ -87,7 +87,7 @@ class Observation:
 
     @property
     def role_changes(self) -> int:
-        """How often a worker has begun to host other stages."""
+        """Return how often a worker has begun to host other stages."""
         return self._roles.changes
 
     def memory(self) -> dict[str, int]:

@@ -25,12 +25,12 @@ class Roles(ChangingPlacement):
 
     @property
     def open(self) -> Placement:
-        """The placement without the instances that take no new requests."""
+        """Return the placement without the instances that take no new requests."""
         return super().open.without(self._absent)
 
     @property
     def settled(self) -> Placement | None:
-        """The placement; None while any instance changes, or is without a worker."""
+        """Return the placement; None while any instance changes, or is without a worker."""
         return None if self._absent else super().settled
 
     def restart(self) -> None:

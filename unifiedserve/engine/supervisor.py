@@ -78,7 +78,7 @@ class Supervisor:
 
     @cached_property
     def profile(self) -> HardwareProfile | None:
-        """What is known of the model on the device before anything is measured here."""
+        """Return what is known of the model on the device before anything is measured here."""
         return known_profile(self.config, self._model_dir, self._memory.dtype, self._device)
 
     def _allocate(self) -> EngineMemory:
@@ -105,19 +105,19 @@ class Supervisor:
 
     @property
     def memory(self) -> SharedMemory:
-        """The pools and queues of the present workers."""
+        """Return the pools and queues of the present workers."""
         return self._memory.shared
 
     @property
     def features(self) -> Features:
-        """What the visual tokens are that this engine has and takes."""
+        """Return what the visual tokens are that this engine has and takes."""
         return features_of(
             self._model_dir, self._memory.dtype, self._processor.visual_dim, self.config.memory.visual_page_tokens
         )
 
     @property
     def memory_uses(self) -> dict[str, int]:
-        """The bytes that are taken of the memory of the device that computes, by use."""
+        """Return the bytes that are taken of the memory of the device that computes, by use."""
         return self._memory.uses
 
     def start(self, placement: Placement, on_exit: OnExit, learned: Learned) -> None:
@@ -149,7 +149,7 @@ class Supervisor:
 
     @property
     def apart(self) -> bool:
-        """Whether a worker's end leaves the others' work as it is."""
+        """Tell whether a worker's end leaves the others' work as it is."""
         return self._device.sharing.apart
 
     def sum_weights(self) -> list[int]:

@@ -62,27 +62,27 @@ class Workers:
 
     @property
     def memory(self) -> SharedMemory:
-        """The pools and queues of the present workers."""
+        """Return the pools and queues of the present workers."""
         return self._supervisor.memory
 
     @property
     def memory_uses(self) -> dict[str, int]:
-        """The bytes that are taken of the memory of the device that computes, by use."""
+        """Return the bytes that are taken of the memory of the device that computes, by use."""
         return self._supervisor.memory_uses
 
     @property
     def profile(self) -> HardwareProfile | None:
-        """What is known of the model on the device before its workers have measured anything."""
+        """Return what is known of the model on the device before its workers have measured anything."""
         return self._supervisor.profile
 
     @property
     def features(self) -> Features:
-        """What the visual tokens are that this engine has and takes."""
+        """Return what the visual tokens are that this engine has and takes."""
         return self._supervisor.features
 
     @property
     def nursery(self) -> Nursery:
-        """What starts processes that read media, for the engine and its workers."""
+        """Return what starts processes that read media, for the engine and its workers."""
         return self._supervisor.nursery
 
     def incarnation(self, instance: str) -> int:
@@ -120,7 +120,7 @@ class Workers:
 
     @property
     def apart(self) -> bool:
-        """Whether a worker's end leaves the others' work as it is."""
+        """Tell whether a worker's end leaves the others' work as it is."""
         return self._supervisor.apart
 
     async def sum_weights(self) -> list[int]:

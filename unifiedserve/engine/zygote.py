@@ -50,7 +50,7 @@ class WorkerProcess:
     """A worker's process, a child of the zygote, which says how it ended; that it ended is seen without it."""
 
     def __init__(self, pid: int, pidfd: int, on_silence: Callable[[], None]) -> None:
-        """`on_silence` ends a zygote that does not say how the process ended."""
+        """Return `on_silence` ends a zygote that does not say how the process ended."""
         self.pid = pid
         self._pidfd = pidfd
         self._on_silence = on_silence

@@ -37,7 +37,7 @@ class MediaTokens:
 
     @property
     def keys(self) -> list[bytes]:
-        """The keys of the media."""
+        """Return the keys of the media."""
         return self._keys
 
     def within(self, start: int, stop: int) -> list[bytes]:

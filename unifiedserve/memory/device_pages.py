@@ -44,5 +44,5 @@ class DevicePages:
             self.pool.release(pages)
 
     def data(self) -> Tensor:
-        """All bytes of all pages, uint8 [num_pages, page_bytes], without a copy."""
+        """Return all bytes of all pages, uint8 [num_pages, page_bytes], without a copy."""
         return self.device.view(self.pool.memory).view(self.pool.num_pages, self.pool.page_bytes)

@@ -97,11 +97,11 @@ class KVCache(DevicePages):
             self.scales = own[:, layout.scales_start :].view(torch.float32).view(pages, *layout.scales_shape)
 
     def k(self, layer: int) -> Tensor:
-        """[num_pages, page_size, kv_heads, head_dim], strided, no copy."""
+        """Return [num_pages, page_size, kv_heads, head_dim], strided, no copy."""
         return self.pages[:, layer, 0]
 
     def v(self, layer: int) -> Tensor:
-        """[num_pages, page_size, kv_heads, head_dim], strided, no copy."""
+        """Return [num_pages, page_size, kv_heads, head_dim], strided, no copy."""
         return self.pages[:, layer, 1]
 
     def states(self, batch: RaggedBatch) -> RecurrentStates | None:

@@ -33,7 +33,7 @@ class RowBuffer(DevicePages):
 
     @cached_property
     def rows(self) -> Tensor:
-        """All rows of all pages, [n, width], without a copy."""
+        """Return all rows of all pages, [n, width], without a copy."""
         return self.data().view(self.dtype).view(-1, self.width)
 
     def numbers(self, slices: Sequence[PageSlice]) -> Tensor:

@@ -48,12 +48,12 @@ class MemoryLayout(msgspec.Struct, frozen=True):
 
     @property
     def weights_of_ranks(self) -> tuple[str, ...]:
-        """The names of each rank's weights; none if there are no weights."""
+        """Return the names of each rank's weights; none if there are no weights."""
         return (self.weights, *self.further_weights) if self.weights else ()
 
     @property
     def pools(self) -> dict[str, PoolSize]:
-        """The sizes of the pools that there are, by name."""
+        """Return the sizes of the pools that there are, by name."""
         sizes = {"kv": self.kv, "patch": self.patch, "visual": self.visual}
         return {name: size for name, size in sizes.items() if size.pages}
 
@@ -96,18 +96,18 @@ class EngineLayout(msgspec.Struct, frozen=True):
 
     @property
     def pools(self) -> dict[PoolKey, PoolSize]:
-        """The pools' sizes."""
+        """Return the pools' sizes."""
         return {(memory, name): size for memory, own in self.memories.items() for name, size in own.pools.items()}
 
     @property
     def only(self) -> MemoryLayout:
-        """The single memory of an engine that has no others. Raises ValueError if there are several."""
+        """Return the single memory of an engine that has no others. Raises ValueError if there are several."""
         (memory,) = self.memories.values()
         return memory
 
     @property
     def places(self) -> list[str]:
-        """Where memories are, each once."""
+        """Return where memories are, each once."""
         return list(dict.fromkeys(memory.place for memory in self.memories.values()))
 
     def at(self, place: str) -> "EngineLayout":
@@ -117,13 +117,13 @@ class EngineLayout(msgspec.Struct, frozen=True):
 
     @property
     def queue_bytes(self) -> int:
-        """The bytes of all queues and tables, which are in host memory."""
+        """Return the bytes of all queues and tables, which are in host memory."""
         tables = SequenceTables.bytes(len(self.instances), self.sequences, self.table_pages)
         return (1 + len(self.instances)) * _INBOX_BYTES + tables
 
     @property
     def table_pages(self) -> int:
-        """The most pages of a sequence whose page table is kept."""
+        """Return the most pages of a sequence whose page table is kept."""
         return min(_MOST_TABLE_PAGES, max(memory.kv.pages for memory in self.memories.values()))
 
     def smallest(self, pool: str) -> tuple[str, PoolSize]:
@@ -133,7 +133,7 @@ class EngineLayout(msgspec.Struct, frozen=True):
 
     @property
     def kv_bytes(self) -> int:
-        """The bytes of the KV caches in all memories."""
+        """Return the bytes of the KV caches in all memories."""
         return sum(memory.kv.bytes for memory in self.memories.values())
 
     def buffers(self) -> dict[str, int]:

@@ -73,7 +73,7 @@ class Status:
 
     @property
     def held(self) -> tuple[float, float]:
-        """The least share that any instance tells, and the longest time between tokens."""
+        """Return the least share that any instance tells, and the longest time between tokens."""
         tbts = [self._numbers[self._index(each, Stage.DECODE, _TBT)] / _MILLIONTHS for each in self._instances]
         return min(map(self.share, self._instances)), max(tbts)
 

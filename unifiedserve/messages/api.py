@@ -31,7 +31,7 @@ class MediaInput(msgspec.Struct, kw_only=True):
 
     @property
     def where(self) -> Source:
-        """Where others find the bytes, once the engine has them."""
+        """Return where others find the bytes, once the engine has them."""
         return self.spooled or Source(path=self.path)
 
 

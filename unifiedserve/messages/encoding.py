@@ -64,7 +64,7 @@ class EncodeRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tokens(self) -> dict[int, int]:
-        """The tokens of the wanted units, which are counted over the whole prompt."""
+        """Return the tokens of the wanted units, which are counted over the whole prompt."""
         wanted = [(source, unit) for source in self.sources for unit in source.wanted]
         return {source.first_unit + unit: source.plan.unit_tokens(unit) for source, unit in wanted}
 

@@ -20,7 +20,7 @@ class View(msgspec.Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """The number of parts."""
+        """Return the number of parts."""
         return self.rows * self.columns
 
 
@@ -39,12 +39,12 @@ class Views(Layout):
 
     @property
     def count(self) -> int:
-        """The number of parts of all views."""
+        """Return the number of parts of all views."""
         return sum(view.count for view in self.views)
 
     @property
     def native(self) -> RGBLayout:
-        """The layout of the frames before they are cut."""
+        """Return the layout of the frames before they are cut."""
         return RGBLayout(self.height, self.width)
 
     def group_shape(self, groups: int) -> tuple[int, ...]:

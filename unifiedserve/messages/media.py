@@ -35,7 +35,7 @@ class MediaOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_pixels: int | None = None
 
     def check(self, kind: MediaKind) -> None:
-        """Raises PromptError naming the option that is out of range, contradicts another or is not for such media."""
+        """Raise PromptError naming the option that is out of range, contradicts another or is not for such media."""
         if kind == "image":
             for name in ("num_frames", "fps", "max_frames"):
                 if getattr(self, name) is not None:
@@ -115,11 +115,11 @@ class MediaPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tokens(self) -> int:
-        """Visual tokens, which is also the number of tokens in the prompt that stand for them, where they do."""
+        """Return visual tokens, which is also the number of tokens in the prompt that stand for them, where they do."""
         return self.units * self.tokens_per_unit + self.tail_tokens
 
     def unit_tokens(self, unit: int) -> int:
-        """Visual tokens that come with a unit, counted from 0: the tail comes with the last."""
+        """Return visual tokens that come with a unit, counted from 0: the tail comes with the last."""
         return self.tokens_per_unit + (self.tail_tokens if unit == self.units - 1 else 0)
 
     @property
@@ -128,12 +128,12 @@ class MediaPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def group_size(self) -> int:
-        """Frames of a video that are decoded into units together."""
+        """Return frames of a video that are decoded into units together."""
         return self.layout.group_frames
 
     @property
     def units_per_group(self) -> int:
-        """Units of such a group of frames, or of an image."""
+        """Return units of such a group of frames, or of an image."""
         return self.units // max(1, -(-len(self.frame_indices) // self.group_size))
 
     def frames_of(self, groups: Sequence[int]) -> tuple[int, ...]:
@@ -153,14 +153,14 @@ class MediaPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tiles(self) -> TileLayout:
-        """The layout, which is one of tiles; TypeError if it is not."""
+        """Return the layout, which is one of tiles; TypeError if it is not."""
         if not isinstance(self.layout, TileLayout):
             raise TypeError(f"a layout of {type(self.layout).__name__} has no tiles")
         return self.layout
 
     @property
     def views(self) -> tuple[View, ...]:
-        """The views of the layout, which has some; TypeError if it has none."""
+        """Return the views of the layout, which has some; TypeError if it has none."""
         if not isinstance(self.layout, Views):
             raise TypeError(f"a layout of {type(self.layout).__name__} has no views")
         return self.layout.views

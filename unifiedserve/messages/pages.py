@@ -11,11 +11,11 @@ class Pages(NamedTuple):
     epochs: tuple[int, ...] = ()
 
     def first(self, count: int) -> "Pages":
-        """The leading pages."""
+        """Return the leading pages."""
         return Pages(self.numbers[:count], self.epochs[:count])
 
     def without(self, numbers: Collection[int]) -> "Pages":
-        """The pages but those of these numbers."""
+        """Return the pages but those of these numbers."""
         left = [(number, epoch) for number, epoch in zip(*self, strict=True) if number not in numbers]
         return Pages(tuple(number for number, _ in left), tuple(epoch for _, epoch in left))
 

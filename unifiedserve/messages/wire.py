@@ -64,7 +64,7 @@ class Reuse(msgspec.Struct, frozen=True, kw_only=True):
     offers: dict[int, PageOffer] = {}
 
     def has(self, unit: int) -> bool:
-        """Whether a unit need not be encoded."""
+        """Tell whether a unit need not be encoded."""
         return unit < self.covered or unit in self.units or unit in self.offers
 
 
@@ -89,7 +89,7 @@ class PrefillRequest(msgspec.Struct, tag=True, kw_only=True):
 
     @property
     def reads_prompt(self) -> bool:
-        """Whether the hidden states of all its tokens are wanted."""
+        """Tell whether the hidden states of all its tokens are wanted."""
         return self.embed or self.sampling.prompt_logprobs is not None
 
 
@@ -112,7 +112,7 @@ class MediaSource(msgspec.Struct, kw_only=True):
 
     @property
     def wanted(self) -> list[int]:
-        """The units to decode."""
+        """Return the units to decode."""
         return list(range(self.plan.units)) if self.units is None else self.units
 
 

@@ -164,7 +164,7 @@ class WholePicture:
 
     @property
     def side(self) -> int:
-        """The pictures' side."""
+        """Return the pictures' side."""
         return self._crop or self._side
 
     def layout(self, height: int, width: int) -> RGBLayout:

@@ -61,7 +61,7 @@ class TextEncoder:
 
     @cached_property
     def _longest(self) -> int:
-        """The characters of the longest token; a token of bytes has one character for each."""
+        """Return the characters of the longest token; a token of bytes has one character for each."""
         return max(map(len, self._tokenizer.get_vocab()))
 
     def _ids(self, text: str, special: bool) -> list[int]:

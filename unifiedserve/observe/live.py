@@ -117,7 +117,7 @@ class Live:
 
     @property
     def watched(self) -> bool:
-        """Whether anybody is there."""
+        """Tell whether anybody is there."""
         return bool(self._viewers)
 
     def watches(self, name: str | None) -> bool:

@@ -29,12 +29,12 @@ class ChangingPlacement:
 
     @property
     def open(self) -> Placement:
-        """The placement without the instances that take no new requests."""
+        """Return the placement without the instances that take no new requests."""
         return self.placement.without(self._under_way)
 
     @property
     def settled(self) -> Placement | None:
-        """The placement; None while any instance changes."""
+        """Return the placement; None while any instance changes."""
         return None if self._under_way else self.placement
 
     def start(self, before: Instance, after: Instance, now: float) -> RoleChange:

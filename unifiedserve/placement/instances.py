@@ -81,7 +81,7 @@ class Instance(msgspec.Struct, frozen=True):
 
     @property
     def nice(self) -> int:
-        """How far the process's CPU priority is lowered.
+        """Return how far the process's CPU priority is lowered.
 
         Decoding, which streams to a reader, takes the cores at once from work that nobody sees yet, and vision works
         ahead of the others. A paced decode leaves the cores again; the levels only order who goes first, and are low
@@ -93,17 +93,17 @@ class Instance(msgspec.Struct, frozen=True):
 
     @property
     def client_priority(self) -> int:
-        """Its priority as a client of MPS: the work of those of 1 comes behind that of 0 on a GPU."""
+        """Return its priority as a client of MPS: the work of those of 1 comes behind that of 0 on a GPU."""
         return int(bool(self.nice))
 
     @property
     def only_decodes_media(self) -> bool:
-        """Whether it needs nothing of the model, so that a sandbox can take everything else from it."""
+        """Tell whether it needs nothing of the model, so that a sandbox can take everything else from it."""
         return self.stages == (Stage.VISION,)
 
     @property
     def has_both_models(self) -> bool:
-        """Whether it runs the vision encoder and the language model."""
+        """Tell whether it runs the vision encoder and the language model."""
         return len(networks_of(self.stages)) == len(Network)
 
     def threads(self, wanted: int) -> int:
@@ -128,12 +128,12 @@ class Placement(msgspec.Struct, frozen=True):
 
     @property
     def memories(self) -> list[str]:
-        """The names of all memories, in the order in which the instances name them."""
+        """Return the names of all memories, in the order in which the instances name them."""
         return list(dict.fromkeys(instance.memory for instance in self.instances))
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """The stages that are hosted; other nodes have the others."""
+        """Return the stages that are hosted; other nodes have the others."""
         return tuple(stage for stage in Stage if self.hosts(stage))
 
     @property

@@ -42,7 +42,7 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def home(self) -> str:
-        """The name of the memory that its pages are in."""
+        """Return the name of the memory that its pages are in."""
         return self.memory or (FIRST_MEMORY if self.gpu is None else numbered_memory(self.gpu))
 
 

@@ -28,7 +28,7 @@ class Route(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def first(self) -> Stage:
-        """The stage in which it begins."""
+        """Return the stage in which it begins."""
         return next((stage for stage in Stage if self.hosts(stage)), Stage.PREFILL)
 
     def at_prefill(self) -> "Route":

@@ -58,12 +58,12 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def parts(self) -> list[Part]:
-        """The parts of the placement."""
+        """Return the parts of the placement."""
         return split_parts(self.placement)
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options of `unifiedserve serve` that differ from the defaults, but for the placement."""
+        """Return the options of `unifiedserve serve` that differ from the defaults, but for the placement."""
         ours = ("order", "prefill_chunk_tokens", "encode_budget_tokens", "max_running", "irp", "dual_streams")
         return EngineConfig.of(**{name: getattr(self, name) for name in ours}).given
 

@@ -39,13 +39,13 @@ class Case:
     """Requests of a workload with targets, and a model on hardware, as its profile has both."""
 
     def __init__(self, profile: HardwareProfile, workload: Workload, slo: Slo, frames: int | None = None) -> None:
-        """Raises ConfigError if the profile does not know the workload's media."""
+        """Raise ConfigError if the profile does not know the workload's media."""
         self.profile, self.workload, self.slo = profile, workload, slo
         self.arrivals = arrivals_of(workload, profile, frames)
 
     @property
     def tokens(self) -> list[int]:
-        """The tokens of each answer."""
+        """Return the tokens of each answer."""
         return [each.generate for each in self.arrivals]
 
     def records(self, rate: float, tokens: Sequence[Sequence[float]]) -> list[Record]:
@@ -74,7 +74,7 @@ class Case:
 
     @cached_property
     def target_options(self) -> dict[str, float]:
-        """The targets as options of a server, which has them in milliseconds."""
+        """Return the targets as options of a server, which has them in milliseconds."""
         given: dict[str, float] = {}
         if self.slo.ttft is not None:
             given |= {
@@ -87,7 +87,7 @@ class Case:
 
     @property
     def _per_visual_token(self) -> float:
-        """The seconds that a visual token adds to the target for the first token, on average."""
+        """Return the seconds that a visual token adds to the target for the first token, on average."""
         visual = sum(sum(each.units) for each in self.arrivals)
         seconds = sum(sum(each.seconds) for each in self.workload.requests)
         return self.slo.ttft_per_prompt_token + (self.slo.ttft_per_video_second * seconds / visual if visual else 0.0)

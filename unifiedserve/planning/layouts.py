@@ -40,7 +40,7 @@ class Layout(msgspec.Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """A short name: the placement itself, or how many GPUs run which processes."""
+        """Return a short name: the placement itself, or how many GPUs run which processes."""
         if "cuda" not in self.placement:
             return self.placement
         return " + ".join(

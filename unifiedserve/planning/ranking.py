@@ -32,7 +32,7 @@ class Ranking:
 
     @property
     def best(self) -> list[Rated]:
-        """All placements that reach anything, the best first; of equals the one with fewer devices."""
+        """Return all placements that reach anything, the best first; of equals the one with fewer devices."""
         return sorted(self._best.values(), key=lambda each: (-self._net(each), each.candidate.devices))
 
     def floor(self, candidate: Candidate) -> float:

@@ -39,7 +39,7 @@ class Asked:
 
     @property
     def ttft(self) -> float:
-        """Seconds to the first token."""
+        """Return seconds to the first token."""
         return self.tokens[0] - self.sent
 
 

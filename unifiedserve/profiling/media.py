@@ -34,5 +34,5 @@ class Media(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """The folder below which a server must be allowed to read."""
+        """Return the folder below which a server must be allowed to read."""
         return os.path.commonpath([self.image.parent, self.video.parent])

@@ -24,7 +24,7 @@ class AWQ:
     """The weights of a checkpoint with the quant_method "awq"."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        """Raises ConfigError for another version, other bits, or codes without zeros."""
+        """Raise ConfigError for another version, other bits, or codes without zeros."""
         version = str(config.get("version") or config.get("format") or "gemm").lower()
         if version != "gemm":
             raise ConfigError(f"quantization_config: AWQ of version {version!r} is not supported; only 'gemm' is")

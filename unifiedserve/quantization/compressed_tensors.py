@@ -21,7 +21,7 @@ class CompressedTensors:
     """The weights of a checkpoint with the quant_method "compressed-tensors"."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        """Raises ConfigError for another format, or sparse weights."""
+        """Raise ConfigError for another format, or sparse weights."""
         self._groups: list[Mapping[str, Any]] = list((config.get("config_groups") or {}).values())
         for stored in (config.get("format"), *(group.get("format") for group in self._groups)):
             if stored not in (*_FORMATS, _MIXED, None):

@@ -21,7 +21,7 @@ class FP8:
     """The weights of a checkpoint with the quant_method "fp8"."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        """Raises ConfigError if the size of a block is none."""
+        """Raise ConfigError if the size of a block is none."""
         self._block = block_of(config.get("weight_block_size"))
 
     def weight(self, module: Module) -> StoredWeight | None:

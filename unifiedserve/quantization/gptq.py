@@ -27,7 +27,7 @@ class GPTQ:
     """The weights of a checkpoint with the quant_method "gptq"."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        """Raises ConfigError for another checkpoint_format."""
+        """Raise ConfigError for another checkpoint_format."""
         stored = str(config.get("checkpoint_format") or config.get("format") or "gptq").lower()
         if stored not in _FORMATS:
             supported = " and ".join(map(repr, _FORMATS))

@@ -24,7 +24,7 @@ class Group:
 
     @property
     def leads(self) -> bool:
-        """Whether this is rank 0, which tells the others what to do."""
+        """Tell whether this is rank 0, which tells the others what to do."""
         return self.part.rank == 0
 
     def tell(self, message: Message) -> None:

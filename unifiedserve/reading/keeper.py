@@ -46,7 +46,7 @@ class Nursery:
 
     @property
     def pid(self) -> int:
-        """The id of the process."""
+        """Return the id of the process."""
         return self._process.pid
 
     def new_reader(self) -> Reader:

@@ -62,7 +62,7 @@ class Line:
 
     @property
     def parts(self) -> tuple[float, float]:
-        """The fixed seconds, and those of each token; none are fixed while all steps had much the same size."""
+        """Return the fixed seconds, and those of each token; none are fixed while all steps had much the same size."""
         tokens, seconds = self.tokens / self.weight, self.seconds / self.weight
         spread = self.squares / self.weight - tokens * tokens
         together = self.products / self.weight - tokens * seconds

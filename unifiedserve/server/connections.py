@@ -115,7 +115,7 @@ class Connection(H11Protocol):
 
     @property
     def _sending_still(self) -> bool:
-        """Whether the client has not sent all of a request."""
+        """Tell whether the client has not sent all of a request."""
         return self.conn.their_state in (h11.SEND_BODY, h11.ERROR)
 
     def _part(self) -> bool:

@@ -41,16 +41,17 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def memory(self) -> MemoryLayout:
-        """The layout of the memory that the instance's pages are in."""
+        """Return the layout of the memory that the instance's pages are in."""
         return self.layout.memories[self.instance.memory]
 
     @property
     def ranks(self) -> int:
-        """How many processes the instance is."""
+        """Return how many processes the instance is."""
         return self.config.machine.ranks_of(self.instance)
 
     @property
     def attached(self) -> set[str]:
-        """The memories that the instance works with: its own, and where it hosts vision those of all encoders."""
+        """Return the memories that the instance works with: its own, and where it hosts vision those of all encoders.
+        """
         encoders = {name for name, memory in self.layout.memories.items() if memory.patch.pages}
         return {self.instance.memory} | (encoders if Stage.VISION in self.instance.stages else set())

@@ -55,9 +55,11 @@ class Doubt(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """What one engine decodes at a stretch: places [first, last) of the frame list, from the packet `runs`. `cost`
-    is an estimate, in microseconds of CPU time; `wide`: by all engines together (frame threads) if nothing else is
-    to be done by then."""
+    """What one engine decodes at a stretch: places [first, last) of the frame list, from the packet `runs`.
+
+    `cost` is an estimate, in microseconds of CPU time; `wide`: by all engines together (frame threads) if nothing else
+    is to be done by then.
+    """
 
     first: int
     last: int
@@ -70,9 +72,12 @@ class Segment(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """Which packets are decoded for a list of frames. `packets_skipped` counts those inside of the runs that
-    need no decoding (frames that no other frame refers to); packets outside of the runs are not even read. GOPs cut
-    by two segments are decoded by both, and count twice. `doubts`: what of the container is not believed."""
+    """Which packets are decoded for a list of frames.
+
+    `packets_skipped` counts those inside of the runs that need no decoding (frames that no other frame refers to);
+    packets outside of the runs are not even read. GOPs cut by two segments are decoded by both, and count twice.
+    `doubts`: what of the container is not believed.
+    """
 
     segments: tuple[Segment, ...]
     packets_total: int = 0
@@ -100,8 +105,11 @@ class Plan:
 
 @dataclass(repr=False)
 class VideoStreamMetadata:
-    """Metadata of a video stream; names and meanings are TorchCodec's. Times are in seconds, sizes in pixels as
-    displayed (after rotation); `_from_header` is what the container claims, `_from_content` what its packets say."""
+    """Metadata of a video stream; names and meanings are TorchCodec's.
+
+    Times are in seconds, sizes in pixels as displayed (after rotation); `_from_header` is what the container claims,
+    `_from_content` what its packets say.
+    """
 
     duration_seconds_from_header: float | None
     begin_stream_seconds_from_header: float | None
@@ -160,22 +168,22 @@ class Bitstream:
 
     @cached_property
     def pts_seconds(self) -> npt.NDArray[np.float64]:
-        """float64 [num_frames], when each frame is shown, in presentation order."""
+        """Return float64 [num_frames], when each frame is shown, in presentation order."""
         return self.core.pts_seconds()
 
     @cached_property
     def durations_seconds(self) -> npt.NDArray[np.float64]:
-        """float64 [num_frames], for how long each frame is shown."""
+        """Return float64 [num_frames], for how long each frame is shown."""
         return self.core.durations_seconds()
 
     @property
     def end_seconds(self) -> float:
-        """When the last frame ends."""
+        """Return when the last frame ends."""
         return self.core.end_seconds()
 
     @cached_property
     def key_frames(self) -> npt.NDArray[np.int64]:
-        """int64 [k], which frames are key frames."""
+        """Return int64 [k], which frames are key frames."""
         return self.core.key_frames()
 
     @cached_property
@@ -184,7 +192,7 @@ class Bitstream:
 
     @cached_property
     def doubts(self) -> tuple[Doubt, ...]:
-        """What of the container is not believed; empty for ordinary files."""
+        """Return what of the container is not believed; empty for ordinary files."""
         return tuple(Doubt(*doubt) for doubt in self.core.doubts)
 
     @cached_property

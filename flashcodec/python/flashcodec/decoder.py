@@ -91,7 +91,7 @@ class Decoder(ABC, Generic[ArrayT, FrameT, BatchT]):
 
     @property
     def bitstream(self) -> Bitstream:
-        """The analysed stream: packets, GOPs, plans."""
+        """Return the analysed stream: packets, GOPs, plans."""
         return self._open_reader.stream
 
     @property
@@ -99,8 +99,11 @@ class Decoder(ABC, Generic[ArrayT, FrameT, BatchT]):
         return self._open_reader.on_error
 
     def close(self) -> None:
-        """Lets go of the source and of threads of its own. Frames that were returned stay valid; the methods that
-        decode raise ValueError from now on. A `with` block closes its decoder, too."""
+        """Lets go of the source and of threads of its own.
+
+        Frames that were returned stay valid; the methods that decode raise ValueError from now on. A `with` block
+        closes its decoder, too.
+        """
         if self._reader is not None:
             self._reader.engines.close()
         self._reader = None

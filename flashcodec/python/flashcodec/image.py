@@ -194,8 +194,10 @@ def _to_rgb(image: "Image", file_format: str | None, background: Background) -> 
 
 @contextmanager
 def _opened(source: ImageSource, max_pixels: int) -> Iterator[tuple["Image", BinaryIO]]:
-    """Return the image with its header read and its size checked, and its file. Damage found here or by the caller is a
-    DecodeError: on malformed files Pillow's plug-ins raise nearly anything."""
+    """Return the image with its header read and its size checked, and its file.
+
+    Damage found here or by the caller is a DecodeError: on malformed files Pillow's plug-ins raise nearly anything.
+    """
     from PIL import Image, UnidentifiedImageError
 
     name, opened = name_of(source), None

@@ -141,8 +141,10 @@ class FrameReader:
         return [planes[place] for place in range(len(frames))]
 
     def _cuts(self, frames: Numbers) -> Iterator[tuple[int, int]]:
-        """Places [first, last) of windows. Where a key frame parts all places before from all after, hardly any
-        packet is decoded for both."""
+        """Places [first, last) of windows.
+
+        Where a key frame parts all places before from all after, hardly any packet is decoded for both.
+        """
         gops = np.searchsorted(self.stream.key_frames, frames, side="right")
         highest_before = np.maximum.accumulate(gops)[:-1]
         lowest_after = np.minimum.accumulate(gops[::-1])[::-1][1:]

@@ -63,7 +63,7 @@ def frames_to_sample(
     timestamps: Seconds | None = None,
     indices: Indices | None = None,
 ) -> Numbers:
-    """int64 [n], the frames that `sample` takes of a stream; arguments and errors as there."""
+    """Return int64 [n], the frames that `sample` takes of a stream; arguments and errors as there."""
     if sum(choice is not None for choice in (num_frames, fps, timestamps, indices)) != 1:
         raise ValueError("give exactly one of num_frames, fps, timestamps and indices")
     if num_frames is not None:
@@ -79,7 +79,7 @@ def frames_to_sample(
 
 
 def evenly_spaced(available: int, wanted: int) -> Numbers:
-    """int64 [min(wanted, available)], the rule for `num_frames` of `sample`."""
+    """Return int64 [min(wanted, available)], the rule for `num_frames` of `sample`."""
     if operator.index(wanted) < 1:
         raise ValueError(f"num_frames must be positive, got {wanted}")
     return np.linspace(0, available - 1, min(wanted, available)).round().astype(np.int64)

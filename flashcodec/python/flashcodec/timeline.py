@@ -27,7 +27,7 @@ class Timeline:
         return float(self.pts_seconds[0])
 
     def at(self, seconds: Seconds) -> Numbers:
-        """int64 [n], the frames shown at these times, n numbers or a single one.
+        """Return int64 [n], the frames shown at these times, n numbers or a single one.
 
         Raises OutOfRangeError before the first frame and from the end on, ValueError for what are no numbers.
         """

@@ -53,7 +53,7 @@ def accuracy_plus(right: Mapping[str, bool]) -> float:
 
 
 def _yes_or_no(answer: str) -> int | None:
-    """The first word counts if it is one of the two, else the only one in the text."""
+    """Return the first word counts if it is one of the two, else the only one in the text."""
     known = [label.casefold() for label in YES_NO]
     words = re.findall(r"\w+", answer.casefold())
     told = [word for word in words if word in known]
@@ -61,7 +61,7 @@ def _yes_or_no(answer: str) -> int | None:
 
 
 def _reading(text: str, choices: Sequence[str]) -> set[int]:
-    """The choices that read exactly so; those of one letter are labels."""
+    """Return the choices that read exactly so; those of one letter are labels."""
     return {index for index, choice in enumerate(choices) if len(_bare(choice)) > 1 and _bare(choice) == _bare(text)}
 
 
@@ -72,7 +72,7 @@ def _contradicting(rest: str, choices: Sequence[str]) -> set[int]:
 
 
 def _without_texts(answer: str, choices: Sequence[str]) -> tuple[str, set[int]]:
-    """The answer without the texts of choices, longest first, and whose texts they were."""
+    """Return the answer without the texts of choices, longest first, and whose texts they were."""
     found = set()
     for index in sorted(range(len(choices)), key=lambda index: -len(choices[index])):
         text = _bare(choices[index])

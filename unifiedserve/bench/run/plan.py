@@ -28,17 +28,17 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def due(self) -> list[Arrival]:
-        """The requests that are due in time; those for users all are."""
+        """Return the requests that are due in time; those for users all are."""
         return [arrival for arrival in self.requests if self.users or arrival.at <= self.seconds]
 
     @property
     def turns(self) -> int:
-        """How many turns these have together."""
+        """Return how many turns these have together."""
         return sum(len(arrival.request.turns) for arrival in self.due)
 
     @property
     def paths(self) -> list[str]:
-        """The files that are sent."""
+        """Return the files that are sent."""
         return media_paths([*self.warmup, *(arrival.request for arrival in self.requests)])
 
 

@@ -24,7 +24,7 @@ class Watch:
 
     @property
     def ttft(self) -> float | None:
-        """The median TTFT of the latest answers, in seconds."""
+        """Return the median TTFT of the latest answers, in seconds."""
         return median(self._ttft) if self._ttft else None
 
     def sent(self, record: Record) -> None:

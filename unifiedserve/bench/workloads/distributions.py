@@ -86,14 +86,14 @@ def _exponential(spec: Spec) -> Quantile:
 
 
 def _pareto(spec: Spec) -> Quantile:
-    """The smallest value and the tail's index: the share above x is (smallest / x) ** alpha."""
+    """Return the smallest value and the tail's index: the share above x is (smallest / x) ** alpha."""
     spec.allow(("alpha", *_LIMITS))
     smallest, alpha = spec.number(), spec.number("alpha")
     return lambda shares: smallest * (1 - shares) ** (-1 / alpha)
 
 
 def _geometric(spec: Spec) -> Quantile:
-    """How often until it ends, at least once, given the mean: turns of a conversation."""
+    """Return how often until it ends, at least once, given the mean: turns of a conversation."""
     spec.allow(_LIMITS)
     mean = spec.number()
     if mean < 1:

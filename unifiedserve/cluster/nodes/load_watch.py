@@ -25,7 +25,7 @@ class LoadWatch:
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether nothing has answered for some seconds."""
+        """Tell whether nothing has answered for some seconds."""
         return time.monotonic() - self._heard > _PATIENCE
 
     def end(self) -> None:

@@ -48,7 +48,7 @@ class ServerProcess:
 
     @property
     def last_words(self) -> str:
-        """The last line on stderr that is not a step of the start."""
+        """Return the last line on stderr that is not a step of the start."""
         return self._errors[-1].removeprefix("unifiedserve: ") if self._errors else ""
 
     async def url(self) -> str | None:

@@ -47,7 +47,7 @@ class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stays(self) -> bool:
-        """Whether it counts among the nodes of its pool."""
+        """Tell whether it counts among the nodes of its pool."""
         return self.phase not in (Phase.DRAINING, Phase.STOPPED)
 
 
@@ -70,13 +70,13 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def failures(self) -> list[str]:
-        """A line for each node that cannot start as configured, or cannot be reached."""
+        """Return a line for each node that cannot start as configured, or cannot be reached."""
         lasting = (Phase.FAILED, Phase.CUT_OFF)
         return [f"{node.name}: {node.reason}" for node in self._all() if node.phase in lasting]
 
     @property
     def is_ready(self) -> bool:
-        """Whether all nodes and routers serve that should, and no others are there."""
+        """Tell whether all nodes and routers serve that should, and no others are there."""
         return (
             all(node.phase is Phase.SERVING for node in self._all())
             and all([node.revision for node in pool.nodes] == [pool.revision] * pool.target for pool in self.pools)
@@ -85,7 +85,7 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are neither nodes nor routers."""
+        """Tell whether there are neither nodes nor routers."""
         return not any(True for _ in self._all())
 
     def _all(self) -> Iterator[NodeReport]:

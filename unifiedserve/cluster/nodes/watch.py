@@ -33,7 +33,7 @@ class Watch:
 
     @property
     def report(self) -> NodeReport:
-        """What it told last; without an answer it waits, and after some seconds of silence it is lost."""
+        """Return what it told last; without an answer it waits, and after some seconds of silence it is lost."""
         if self._last is None:
             name, pool, revision = NodeName.of(self._actor)
             return NodeReport(name=name, pool=pool, revision=revision, phase=Phase.WAITING)
@@ -46,7 +46,7 @@ class Watch:
 
     @property
     def load(self) -> LoadReport | None:
-        """What its engine told last of its load; None if that is nothing yet, or it serves no more."""
+        """Return what its engine told last of its load; None if that is nothing yet, or it serves no more."""
         return self._looks.load if self._looks else None
 
     def end(self) -> None:

@@ -46,7 +46,7 @@ class Router:
     """Answers requests by the nodes that serve. Belongs to the event loop of its app."""
 
     def __init__(self, policy: Policy, told: AsyncIterator[Membership], tracer: "Tracer | None" = None) -> None:
-        """`told` are all members, again and again; the last ones stay. `tracer` makes spans, if there is one."""
+        """Return `told` are all members, again and again; the last ones stay. `tracer` makes spans, if there is one."""
         self._policy = policy
         self._told = told
         self._tracer = tracer

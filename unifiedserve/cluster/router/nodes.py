@@ -37,12 +37,12 @@ class Node:
 
     @property
     def is_away(self) -> bool:
-        """Whether it has said nothing for some seconds: its process hangs, or it is cut off."""
+        """Tell whether it has said nothing for some seconds: its process hangs, or it is cut off."""
         return self.silent_seconds > _AWAY
 
     @property
     def silent_seconds(self) -> float:
-        """The time since it has told of itself, or came to be known."""
+        """Return the time since it has told of itself, or came to be known."""
         return time.monotonic() - self.heard
 
     async def reply(self, awaited: Awaitable[T]) -> T:
@@ -64,17 +64,17 @@ class Node:
 
     @property
     def encodes_for_others(self) -> bool:
-        """Whether it takes no requests of clients, but encodes what other nodes ask for."""
+        """Tell whether it takes no requests of clients, but encodes what other nodes ask for."""
         return bool(self.report and Stage.PREFILL not in self.report.stages)
 
     @property
     def needs_encoders(self) -> bool:
-        """Whether other nodes encode the images and videos of its requests."""
+        """Tell whether other nodes encode the images and videos of its requests."""
         return bool(self.report and Stage.ENCODE not in self.report.stages)
 
     @property
     def takes_requests(self) -> bool:
-        """Whether it serves, as far as is known."""
+        """Tell whether it serves, as far as is known."""
         return bool(self.report and self.report.healthy) and not self.member.draining and self.missed < _MISSED
 
 
@@ -122,22 +122,22 @@ class Nodes:
 
     @property
     def known_models(self) -> Collection[str]:
-        """The models that nodes have served, those included whose nodes are all away."""
+        """Return the models that nodes have served, those included whose nodes are all away."""
         return self._fleets.keys()
 
     @property
     def some_sleep(self) -> bool:
-        """Whether nodes start when requests wait."""
+        """Tell whether nodes start when requests wait."""
         return bool(self._asleep)
 
     @property
     def others_may_wake(self) -> bool:
-        """Whether a pool sleeps whose model nobody has told yet."""
+        """Tell whether a pool sleeps whose model nobody has told yet."""
         return not self._asleep <= self._pools
 
     @property
     def models(self) -> dict[str, LoadReport]:
-        """The models that are served, each with the report of one that serves it."""
+        """Return the models that are served, each with the report of one that serves it."""
         firsts = {model: next(iter(fleet), None) for model, fleet in self._fleets.items()}
         return {model: report for model, name in firsts.items() if name and (report := self._nodes[name].report)}
 

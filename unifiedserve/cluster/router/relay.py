@@ -70,12 +70,12 @@ class Relay:
 
     @property
     def is_streamed(self) -> bool:
-        """Whether the answer comes in events."""
+        """Tell whether the answer comes in events."""
         return self._whole is None
 
     @property
     def whole(self) -> bytes:
-        """The body of an answer that does not."""
+        """Return the body of an answer that does not."""
         return self._whole or b""
 
     async def start(self) -> Head:

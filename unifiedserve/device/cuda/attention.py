@@ -15,7 +15,7 @@ class StoredAttention(Protocol):
 
     @property
     def slots(self) -> Tensor:
-        """int64 [T], on the device: where each new token's keys and values go; below 0: nowhere."""
+        """Return int64 [T], on the device: where each new token's keys and values go; below 0: nowhere."""
 
     def attend_stored(self, q: Tensor, layer: int, scale: float) -> Tensor:
         """Attend within each sequence, q contiguous and the result [T, q_heads, head_dim]."""
@@ -32,7 +32,7 @@ class CudaAttention:
 
     @cached_property
     def slots(self) -> Tensor:
-        """int64 [T], on the device: where each new token's keys and values go."""
+        """Return int64 [T], on the device: where each new token's keys and values go."""
         return self._device.upload(self._batch.slots)
 
     def attend(

@@ -57,7 +57,7 @@ class DecodeGraphs:
 
     @property
     def eager_steps(self) -> int:
-        """How many steps were issued operation by operation."""
+        """Return how many steps were issued operation by operation."""
         return self._graphs.eager_steps
 
     def launch(self, rows: Sequence[DecodeRow], draw: Callable[[Tensor], Tensor]) -> DecodeStep:

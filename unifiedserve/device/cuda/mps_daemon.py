@@ -52,7 +52,7 @@ class MpsDaemon:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a process must have in its environment to be a client; nothing before `start`."""
+        """Return what a process must have in its environment to be a client; nothing before `start`."""
         if self._folder is None:
             return {}
         return _environment(self._folder) | self._visible([str(number) for number in range(len(self._gpus))])

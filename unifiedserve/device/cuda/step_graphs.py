@@ -53,7 +53,7 @@ class StepGraphs:
 
     @property
     def wants(self) -> bool:
-        """Whether a graph is wanted that can be recorded."""
+        """Tell whether a graph is wanted that can be recorded."""
         return bool(self._wanted)
 
     def run(self, rows: int, tokens: int) -> None:

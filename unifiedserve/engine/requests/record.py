@@ -54,32 +54,32 @@ class ActiveRequest:
 
     @property
     def id(self) -> str:
-        """The client's name of it."""
+        """Return the client's name of it."""
         return self.planned.request.id
 
     @property
     def viewer(self) -> str | None:
-        """The name of those who may see it live."""
+        """Return the name of those who may see it live."""
         return self.planned.request.viewer
 
     @property
     def complete(self) -> bool:
-        """Whether all its answers are."""
+        """Tell whether all its answers are."""
         return all(answer.finished for answer in self.answers)
 
     @property
     def begun(self) -> bool:
-        """Whether any token has come."""
+        """Tell whether any token has come."""
         return any(answer.last_token is not None for answer in self.answers)
 
     @property
     def unfinished(self) -> list[int]:
-        """The numbers of the answers that are not complete."""
+        """Return the numbers of the answers that are not complete."""
         return [index for index, answer in enumerate(self.answers) if not answer.finished]
 
     @property
     def media_bytes(self) -> Counter[MediaKind]:
-        """The bytes of its media in memory, by kind."""
+        """Return the bytes of its media in memory, by kind."""
         return self.spool.bytes if self.spool else Counter()
 
     def ticket(self, uid: int) -> Ticket:

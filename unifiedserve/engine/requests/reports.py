@@ -35,7 +35,7 @@ class Reports:
 
     @property
     def stages(self) -> dict[Stage, tuple[int, int]]:
-        """The requests running and waiting in each stage, in all of its instances, as told last."""
+        """Return the requests running and waiting in each stage, in all of its instances, as told last."""
         found: dict[Stage, tuple[int, int]] = {}
         for counts in self._counts.values():
             for stage, (running, waiting) in counts.items():
@@ -45,7 +45,7 @@ class Reports:
 
     @property
     def workers(self) -> dict[tuple[str, Stage], tuple[int, int]]:
-        """The same by instance and stage."""
+        """Return the same by instance and stage."""
         return {(name, stage): held for name, counts in self._counts.items() for stage, held in counts.items()}
 
     def take(self, report: Report) -> None:

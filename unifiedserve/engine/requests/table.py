@@ -46,7 +46,7 @@ class Attempt:
 
     @property
     def giver(self) -> str:
-        """Who has handed it over to who decodes it now."""
+        """Return who has handed it over to who decodes it now."""
         return self.decoded_before or self.route.prefill
 
     def needs(self, instance: str) -> bool:
@@ -110,7 +110,7 @@ class RequestTable:
 
     @property
     def waiting(self) -> int:
-        """How many requests wait for their first token, or for a place among those that decode."""
+        """Return how many requests wait for their first token, or for a place among those that decode."""
         first = sum(not (active.begun or active.ending) for active in self._requests)
         return max(first, len(self._requests) - self._places)
 
@@ -124,7 +124,8 @@ class RequestTable:
 
     @property
     def backlog(self) -> float:
-        """The seconds that it takes to encode and prefill those that wait for their first token, as estimated."""
+        """Return the seconds that it takes to encode and prefill those that wait for their first token, as estimated.
+        """
         return sum(active.work for active in self._requests if not (active.begun or active.ending))
 
     def left(self) -> Counter[Stage]:

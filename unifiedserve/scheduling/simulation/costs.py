@@ -10,11 +10,11 @@ from unifiedserve.scheduling.profile import StepSeconds
 
 
 class StageCosts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Seconds that pieces of work take with the machine to themselves; what is not given takes no time. `half` and
-    `waste` are what is lost when they share it.
+    """Seconds that pieces of work take with the machine to themselves; what is not given takes no time.
 
-    A pass over the weights takes as long for one token as for a few: what tokens cost comes on top. Context is counted
-    in tokens that are attended to, by each sequence that decodes and by each prompt token.
+    `half` and `waste` are what is lost when they share it. A pass over the weights takes as long for one token as for a
+    few: what tokens cost comes on top. Context is counted in tokens that are attended to, by each sequence that decodes
+    and by each prompt token.
     """
 
     decode_pass: float = 0.0

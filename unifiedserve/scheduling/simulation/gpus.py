@@ -24,7 +24,7 @@ class Gpus:
     rests = False
 
     def __init__(self, count: int, video_engines: int, interference: Interference = _NONE, cores: int = 0) -> None:
-        """Raises ValueError without a GPU."""
+        """Raise ValueError without a GPU."""
         if count < 1:
             raise ValueError(f"{count} GPUs: at least one computes")
         self.count = count

@@ -24,7 +24,7 @@ class Sequences:
 
     @property
     def uids(self) -> set[int]:
-        """The requests that are decoded here."""
+        """Return the requests that are decoded here."""
         return {uid for uid, _ in self._states}
 
     def begin(self, state: DecodeState) -> None:

@@ -28,12 +28,12 @@ class Simulated:
 
     @property
     def ttft(self) -> dict[int, float]:
-        """The seconds to the first token of each request that has one."""
+        """Return the seconds to the first token of each request that has one."""
         return {uid: times[0] - self.arrived[uid] for uid, times in self.tokens.items() if times}
 
     @property
     def mean_waits(self) -> dict[Stage, float]:
-        """The seconds that a request waits for each stage, on average over those that go through it."""
+        """Return the seconds that a request waits for each stage, on average over those that go through it."""
         found = {stage: [own[stage] for own in self.waits.values() if stage in own] for stage in Stage}
         return {stage: mean(seconds) for stage, seconds in found.items() if seconds}
 

@@ -144,7 +144,7 @@ class System:
 
     @property
     def placement(self) -> Placement:
-        """Who hosts what now."""
+        """Return who hosts what now."""
         return self.roles.placement
 
     def run(

@@ -18,7 +18,7 @@ class Arrivals:
 
     @property
     def waits(self) -> bool:
-        """Whether answers are here that are not being read."""
+        """Tell whether answers are here that are not being read."""
         return bool(self._waiting)
 
     def in_turn(self) -> list[WaitingAnswers]:

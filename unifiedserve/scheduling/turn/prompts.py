@@ -19,7 +19,7 @@ class Prompts:
 
     @property
     def any_here(self) -> bool:
-        """Whether any request is here that has something left to encode or to prefill."""
+        """Tell whether any request is here that has something left to encode or to prefill."""
         return bool(self._states)
 
     def __len__(self) -> int:

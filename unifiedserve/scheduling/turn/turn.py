@@ -78,23 +78,23 @@ class Turn:
 
     @property
     def costs(self) -> Costs:
-        """What steps have taken lately."""
+        """Return what steps have taken lately."""
         return self._measured.costs
 
     @property
     def only_decodes(self) -> bool:
-        """Whether nothing here waits for anything but the next step of the sequences."""
+        """Tell whether nothing here waits for anything but the next step of the sequences."""
         return not (self._prompts.any_here or self._arrivals.waits)
 
     @property
     def tells_of_streams(self) -> Tells:
-        """What the other workers may know of the streams here: all is heavy work's where none are left."""
+        """Return what the other workers may know of the streams here: all is heavy work's where none are left."""
         control = self._streams.control if len(self._sequences) else TbtControl()
         return Tells({}, share=control.share, tbt=control.tbt)
 
     @property
     def goes_between(self) -> bool:
-        """Whether prompts may go in between layers of the encoder."""
+        """Tell whether prompts may go in between layers of the encoder."""
         return goes_between(self._hosted, self._budget)
 
     def all_encoded(self, uid: int) -> bool:

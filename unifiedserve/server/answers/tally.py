@@ -23,7 +23,7 @@ class Usage(msgspec.Struct):
 
 
 def identity(id: str, model: str) -> dict[str, Any]:
-    """The fields with which every object of a reply begins."""
+    """Return the fields with which every object of a reply begins."""
     return {
         "id": id,
         "created": int(time.time()),

@@ -126,7 +126,7 @@ class _Progress:
 
     @property
     def deadline(self) -> float:
-        """The time (of the loop) by which more must have come."""
+        """Return the time (of the loop) by which more must have come."""
         return min(self._end, self._since + _PATIENCE)
 
     def came(self, size: int) -> bool:

@@ -21,7 +21,7 @@ class Exchange(msgspec.Struct):
 
     @property
     def size(self) -> int:
-        """The bytes that it takes."""
+        """Return the bytes that it takes."""
         return len(self.input) + len(self.response or b"")
 
     def output(self) -> dict[str, msgspec.Raw]:

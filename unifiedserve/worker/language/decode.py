@@ -178,7 +178,7 @@ class DecodeStage:
 
     @property
     def _pending(self) -> Collection[Key]:
-        """The sequences whose next token is on its way."""
+        """Return the sequences whose next token is on its way."""
         return () if self.ahead is None else self.ahead.pending
 
     def _streamed(self, sequence: Sequence) -> Streamed:

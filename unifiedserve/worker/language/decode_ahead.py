@@ -62,7 +62,7 @@ class DecodeAhead:
 
     @property
     def uids(self) -> set[int]:
-        """The requests of the steps under way."""
+        """Return the requests of the steps under way."""
         return {uid for flight in self._flights for uid, _ in flight.sequences}
 
     def must_wait(self, sequences: Mapping[Key, Sequence]) -> bool:

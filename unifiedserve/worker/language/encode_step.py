@@ -77,7 +77,7 @@ class EncodeStep:
 
     @property
     def uids(self) -> set[int]:
-        """The requests of the batch that is under way; none if none is."""
+        """Return the requests of the batch that is under way; none if none is."""
         return set(self._under_way.uids) if self._under_way else set()
 
     @property

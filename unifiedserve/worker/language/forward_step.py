@@ -53,7 +53,7 @@ class ForwardStep:
 
     @property
     def uids(self) -> set[int]:
-        """The requests of these steps."""
+        """Return the requests of these steps."""
         return self._decode.ahead.uids if self._decode.ahead else set()
 
     def run(self, plan: Plan, *, leaves_cores: bool = False) -> None:

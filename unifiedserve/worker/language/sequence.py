@@ -43,17 +43,17 @@ class Sequence:
 
     @property
     def key(self) -> tuple[int, int]:
-        """The uid of the request and the number of the answer."""
+        """Return the uid of the request and the number of the answer."""
         return self.ticket.uid, self.index
 
     @property
     def held(self) -> Held:
-        """The pages that it holds."""
+        """Return the pages that it holds."""
         return Held(self.pages, [part.page for part in self.visual])
 
     @property
     def num_generated(self) -> int:
-        """How many tokens were generated."""
+        """Return how many tokens were generated."""
         return len(self.token_ids) - self.num_prompt
 
     def append(self, sampled: SampledToken, eos_token_ids: Collection[int]) -> Token:

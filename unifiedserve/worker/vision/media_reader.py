@@ -57,8 +57,9 @@ class MediaReader:
 
     @staticmethod
     def begin(priority: int = 0, turn: float = 0.0) -> RunningVideos:
-        """Return what is decoded of a request: nothing so far. The lowest `priority` goes first, then the earliest turn
-        (monotonic seconds).
+        """Return what is decoded of a request: nothing so far.
+
+        The lowest `priority` goes first, then the earliest turn (monotonic seconds).
         """
         return RunningVideos(priority, turn)
 

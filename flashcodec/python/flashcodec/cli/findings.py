@@ -23,7 +23,7 @@ def findings(video: Bitstream) -> Iterator[Finding]:
 
 
 def is_open(video: Bitstream, gop: Gop) -> bool:
-    """Whether frames of this GOP are shown before its key frame."""
+    """Tell whether frames of this GOP are shown before its key frame."""
     keys = video.key_frames[np.searchsorted(video.key_frames, gop.first_frame) :]
     return keys.size > 0 and gop.first_frame < int(keys[0]) < gop.last_frame
 

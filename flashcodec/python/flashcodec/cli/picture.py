@@ -55,7 +55,7 @@ def _cell(segments: npt.NDArray[np.int64], wanted: bool) -> tuple[str, str]:
 
 
 def _segment_of_frames(video: Bitstream, targets: npt.NDArray[np.int64], plan: Plan) -> npt.NDArray[np.int64]:
-    """int64 [num_frames], which segment decodes each frame, or _NOT_READ."""
+    """Return int64 [num_frames], which segment decodes each frame, or _NOT_READ."""
     owner = np.full(video.num_frames, _NOT_READ)
     starts = np.array([gop.first_packet for gop in video.gops])
     for number, segment in enumerate(plan.segments):

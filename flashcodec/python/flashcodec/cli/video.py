@@ -38,7 +38,7 @@ _MOST_FRAMES = 1_000_000
 
 
 def open_video(source: Source, stream_index: int | None) -> Bitstream:
-    """Raises DecodeError as `analyse_bitstream`; a stream that is no video is a mistake in the command line."""
+    """Raise DecodeError as `analyse_bitstream`; a stream that is no video is a mistake in the command line."""
     try:
         return analyse_bitstream(source, stream_index)
     except DecodeError:  # a file without video is a ValueError, too

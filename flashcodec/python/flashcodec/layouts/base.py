@@ -27,7 +27,7 @@ class Layout(ABC):
 
     @property
     def group_frames(self) -> int:
-        """The number of frames in a group."""
+        """Return the number of frames in a group."""
         return 1
 
     def sized(self, height: int, width: int) -> "Layout":

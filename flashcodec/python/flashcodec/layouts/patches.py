@@ -32,18 +32,18 @@ class PatchLayout(Layout):
 
     @property
     def grid(self) -> tuple[int, int]:
-        """The rows and columns of patches in a frame."""
+        """Return the rows and columns of patches in a frame."""
         return self.height // self.patch_size, self.width // self.patch_size
 
     @property
     def rows_per_group(self) -> int:
-        """The patches of a group."""
+        """Return the patches of a group."""
         rows, columns = self.grid
         return rows * columns
 
     @property
     def row_bytes(self) -> int:
-        """The bytes of a patch."""
+        """Return the bytes of a patch."""
         return 3 * self.temporal_patch_size * self.patch_size**2
 
     @property

@@ -72,7 +72,7 @@ class TileLayout(Layout):
 
     @property
     def tiles(self) -> int:
-        """The tiles of a frame, with its thumbnail."""
+        """Return the tiles of a frame, with its thumbnail."""
         return self.rows * self.columns + (self.thumbnail is not None)
 
     def group_shape(self, groups: int) -> tuple[int, ...]:

@@ -67,8 +67,10 @@ class FlashCodecVideoBackend(VideoBackend):  # type: ignore[misc]
         backend: str = BACKEND,
         **kwargs: Any,
     ) -> tuple[Pixels, dict[str, Any]]:
-        """Load as vLLM's `VideoBackend` does; `frame_recovery` is on_error="nearest". Raises ValueError as
-        `decode_flashcodec`, and for another `backend`."""
+        """Load as vLLM's `VideoBackend` does; `frame_recovery` is on_error="nearest".
+
+        Raises ValueError as `decode_flashcodec`, and for another `backend`.
+        """
         if backend != BACKEND:
             raise ValueError(f"the {BACKEND} loader has no backend {backend!r}")
         options = {name: kwargs.pop(name) for name in OPTIONS if name in kwargs}

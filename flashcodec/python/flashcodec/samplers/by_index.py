@@ -20,7 +20,7 @@ def clips_at_random_indices(
     policy: Policy = "repeat_last",
     rng: Random | None = None,
 ) -> BatchT:
-    """Clips that start at random frames, each as likely as the others.
+    """Return clips that start at random frames, each as likely as the others.
 
     Args:
         decoder: of the video.

@@ -21,7 +21,7 @@ def clips_at_random_timestamps(
     policy: Policy = "repeat_last",
     rng: Random | None = None,
 ) -> BatchT:
-    """Clips that start at random times, each as likely as the others.
+    """Return clips that start at random times, each as likely as the others.
 
     Args:
         decoder: of the video.
@@ -56,7 +56,7 @@ def clips_at_regular_timestamps(
     sampling_range_end: float | None = None,
     policy: Policy = "repeat_last",
 ) -> BatchT:
-    """Clips that start every `seconds_between_clip_starts` seconds of the range.
+    """Return clips that start every `seconds_between_clip_starts` seconds of the range.
 
     Other arguments and errors as those of `clips_at_random_timestamps`.
     """

@@ -105,7 +105,7 @@ class VideoDecoder(Decoder[torch.Tensor, Frame, FrameBatch]):
 
     @property
     def cpu_fallback(self) -> CpuFallbackStatus:
-        """Whether cores decode although a GPU was asked for, and why."""
+        """Tell whether cores decode although a GPU was asked for, and why."""
         if self._gpu is None:
             return CpuFallbackStatus(True, "CPU")
         reason = ""

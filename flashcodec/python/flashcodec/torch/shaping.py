@@ -31,7 +31,7 @@ class Shaping:
 
     @property
     def deep(self) -> bool:
-        """Whether frames are float32, made of 16 bits a channel."""
+        """Tell whether frames are float32, made of 16 bits a channel."""
         return self._dtype == torch.float32
 
     def settle(self, stream: Bitstream, plain: RGBLayout) -> Layout:

@@ -45,7 +45,7 @@ def _read(root: Path, annotations: Sequence[Path]) -> Iterator[Sample | Unusable
 
 
 def _unpacked(folder: Path, image: bytes) -> str:
-    """The path of the file with these bytes, which is named by them."""
+    """Return the path of the file with these bytes, which is named by them."""
     suffix = next((suffix for magic, suffix in _SUFFIXES.items() if image.startswith(magic)), ".jpg")
     path = folder / f"{hashlib.sha256(image).hexdigest()[:32]}{suffix}"
     try:

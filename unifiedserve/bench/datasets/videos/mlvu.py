@@ -26,14 +26,15 @@ class _Row(msgspec.Struct):
 
 
 def _read_dev(root: Path, annotations: Sequence[Path]) -> Iterator[Sample | Unusable]:
-    """The folder of a task's videos is named like its file; the same names occur in several of them."""
+    """Yield the folder of a task's videos is named like its file; the same names occur in several of them."""
     for path in annotations:
         for number, (where, row) in enumerate(json_rows(path, _Row), 1):
             yield _sample(row, f"{path.stem}/{number}", where, root / "video" / path.stem / row.video, path.stem)
 
 
 def _read_test(root: Path, annotations: Sequence[Path]) -> Iterator[Sample | Unusable]:
-    """The files with answers repeat the questions of those without, which only count where the former are absent."""
+    """Yield the files with answers repeat the questions of those without, which only count where the former are absent.
+    """
     answered = [path for path in annotations if path.parent.name == "test-ground-truth"]
     for path in answered or annotations:
         for number, (where, row) in enumerate(json_rows(path, _Row), 1):

@@ -80,7 +80,7 @@ def _media(path: Path, row: _Row, folder: str) -> tuple[Medium, ...]:
 
 
 def _frames(folder: Path, start: float, end: float) -> list[Path]:
-    """The frames shown in [start, end) seconds, evenly spaced if there are too many."""
+    """Return the frames shown in [start, end) seconds, evenly spaced if there are too many."""
     frames = sorted(folder.glob("*.jpg"))
     clip = [frame for number, frame in enumerate(frames) if start <= number / _FRAME_RATE < end]
     if len(clip) <= FRAMES:

@@ -1,0 +1,67 @@
+"""Hold the rules of plain English that a program can check."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+VERBS = frozenset(Path(__file__).with_name("verbs.txt").read_text().split())
+MOST_FIRST = 15  # words of a docstring's first sentence
+MOST_IN_CELL = 40  # words of a table's cell
+
+_END = re.compile(r"(?<!e\.g)(?<!i\.e)(?<!vs)[.;:!?](?=\s|$)")
+_QUOTED = re.compile(r"``.*?``|`[^`]*`|\"[^\"]*\"|\[([^\]]*)\]\([^)]*\)")
+_SUBJECT = r"(?:it|they|he|she|we|you|there|this|that|these|those|nothing|none|nobody|no|each|all|both|who|what|its|their)"
+_VERB = r"(?:is|are|was|were|has|have|had|can|cannot|could|may|might|must|will|would|should|does|do|did|need|needs)"
+_BECAUSE = re.compile(rf"[,;(:] ?for (?:{_SUBJECT} (?:\w+ ){{0,2}}?|(?:\w+ ){{1,4}}?){_VERB}\b")
+_CLAUSE = re.compile(
+    r"(?:^|(?<=[.;!] ))(?:What(?:ever)?|Who(?:ever|m)?|Whether|How)\b[^.?!:]*[.;!](?:\s|$)"
+    r"|\b(?:for|to|of|by|with|that|if|because|and|than) whom?(?:ever)? \w+s\b[^,.;]* (?:is|are|has|goes|gets|must|may)\b"
+)
+_UNCLEAR = {
+    re.compile(r"\banew\b"): "say `again` or `new`, not `anew`",
+    re.compile(r"\bsees? to\b"): "name what is done, not `see to`",
+    re.compile(r"\b(?:is|are) but\b"): "say `only`, not `is but`",
+}
+
+
+def words(text: str) -> int:
+    """Count the words of a text, a piece of code as one."""
+    return len(_QUOTED.sub(lambda found: found[1] or "code", text).split())
+
+
+def first_sentence(text: str) -> str:
+    """Return the first sentence of a text; a colon or a semicolon ends it as well."""
+    text = " ".join(text.split("\n\n")[0].split())
+    end = _END.search(_QUOTED.sub(lambda found: "x" * len(found[0]), text))
+    return text[: end.start()] if end else text
+
+
+def faults_of_docstring(text: str) -> Iterator[str]:
+    """Yield what to write instead, for each fault in the form of a docstring."""
+    sentence = first_sentence(text)
+    verb = sentence.split()[0].strip(",")
+    if verb not in VERBS:
+        yield f"begin with a verb in the imperative, not `{verb}` (a new verb goes into {VERBS_FILE})"
+    if words(sentence) > MOST_FIRST:
+        yield f"say it in a first sentence of at most {MOST_FIRST} words, not {words(sentence)}"
+
+
+VERBS_FILE = "tests/prose/verbs.txt"
+
+
+def faults_of_text(text: str) -> Iterator[str]:
+    """Yield what to write instead, for each fault in running text."""
+    plain = " ".join(_QUOTED.sub("code", text).split())
+    if found := _BECAUSE.search(plain):
+        yield f"say `because`, not `{found[0]}`"
+    if found := _CLAUSE.search(plain):
+        yield f"name the subject, instead of a clause: `{found[0].strip()}`"
+    for unclear, instead in _UNCLEAR.items():
+        if unclear.search(plain):
+            yield instead
+
+
+def faults_of_cell(text: str) -> Iterator[str]:
+    """Yield what to write instead of a table's cell that is too long."""
+    if words(text) > MOST_IN_CELL:
+        yield f"move the details to a paragraph: a cell has at most {MOST_IN_CELL} words, not {words(text)}"
