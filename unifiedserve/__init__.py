@@ -1,3 +1,3 @@
-"""UnifiedServe: a staged serving engine for image and video language models."""
+"""Serve image and video language models, with stages that share the hardware."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""The errors that end a request or a daemon: one clear sentence, and what kind of failure it is."""
+"""Define the errors that end a request or a daemon. Each is one clear sentence and a kind of failure."""
 
 from enum import StrEnum
 
@@ -7,7 +7,7 @@ SHUTTING_DOWN = "the server is shutting down"
 
 
 class ErrorKind(StrEnum):
-    """What a request failed of; the HTTP server turns it into a status and a type."""
+    """Name the kind of a failure. The HTTP server turns it into a status and a type."""
 
     INVALID = "invalid"  # it can never be served as it is
     NO_KEY = "no key"  # it shows none of the keys that there are
@@ -27,7 +27,10 @@ class ErrorKind(StrEnum):
 
 
 class RequestError(Exception):
-    """A request that cannot be served, through its own fault or the engine's; `retry_after` seconds it may be."""
+    """Signal a request that cannot be served, through its own fault or the engine's.
+
+    After `retry_after` seconds it may be.
+    """
 
     def __init__(
         self,
@@ -47,4 +50,4 @@ class RequestError(Exception):
 
 
 class ConfigError(Exception):
-    """A daemon that cannot start as configured: one line that says why and what to do."""
+    """Signal a daemon that cannot start as configured: one line says why, and what to do."""

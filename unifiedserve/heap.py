@@ -1,4 +1,4 @@
-"""Memory that a process has freed goes back to the system when it comes to rest: the C library keeps it otherwise."""
+"""Return freed memory to the system when the process comes to rest. The C library keeps it otherwise."""
 
 import ctypes
 import gc
@@ -18,7 +18,7 @@ _LARGE = 1 << 20  # bytes of a block that has a mapping of its own
 
 
 class _Rest:
-    """Tells by the processor time that a process has taken whether it has come to rest after some work."""
+    """Detect by processor time whether a process has come to rest after some work."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -26,7 +26,7 @@ class _Rest:
         self._looks = 0  # since then
 
     def begins(self, seconds: float, *, has_much: bool = False) -> bool:
-        """Tell whether it rests since the last look, `seconds` ago, and has not been told so since it worked.
+        """Tell whether it rests since the last look, `seconds` ago. After work it says so once.
 
         A process that has much to give back is held to rest after a while of work, too.
         """
@@ -55,7 +55,7 @@ def spare_collections() -> None:
 
 
 def give_back_at_rest(*, also_at_work: bool = False) -> None:
-    """Start a thread that looks after this from now on, where the C library can (glibc).
+    """Start a thread that gives memory back from now on, where the C library can (glibc).
 
     `also_at_work`: a process that has much to give back need not rest, if some milliseconds are no matter to it.
     """

@@ -1,4 +1,4 @@
-"""What the kernel does to a process when its parent, or the thread of it that started it, ends: prctl(2), PDEATHSIG."""
+"""Have the kernel stop a process when its parent ends. The parent may be a thread: prctl(2), PDEATHSIG."""
 
 import ctypes
 import signal

@@ -1,6 +1,6 @@
-"""What a process gives up that reads strangers' data: network, other programs and processes, most files.
+"""Confine a process that reads strangers' data: no network, other programs, processes or most files.
 
-A defect in a decoder that lets a file run code finds little then. The kernel sees to it, for good: Landlock for files,
+A defect in a decoder that lets a file run code then finds little. The kernel enforces it, for good: Landlock for files,
 a seccomp filter for system calls (csrc/file_rules.cpp, csrc/call_filter.cpp).
 """
 
@@ -38,7 +38,7 @@ _SECRETS = (API_KEYS, API_KEY, CLUSTER_KEY, "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"
 
 
 def missing() -> list[str]:
-    """Return what this kernel cannot see to, each in words."""
+    """Return what this kernel cannot enforce, each in words."""
     found = []
     if not _core.file_rules_version():
         found.append("files (Landlock)")
@@ -48,11 +48,11 @@ def missing() -> list[str]:
 
 
 def give_up(*, readable: Iterable[str], writable: Iterable[str] = (), unix_sockets: bool = False) -> None:
-    """Leave this process, for good, the files at and below these paths, and no network, programs and other processes.
+    """Leave this process only the files at and below these paths, for good.
 
-    Call it while there is one thread. `unix_sockets` leaves the sockets of this machine, abstract ones too: CUDA
-    listens on one from cuInit on, and connects to those of processes whose memory it opens. Raises RuntimeError if the
-    kernel refuses; what it does not know of is left out (`missing`).
+    It loses network, programs and other processes. Call it while there is one thread. `unix_sockets` leaves the sockets
+    of this machine, abstract ones too: CUDA listens on one from cuInit on, and connects to those of processes whose
+    memory it opens. Raises RuntimeError if the kernel refuses; what it does not know of is left out (`missing`).
     """
     _core.restrict_files([*_SYSTEM, *readable], [_NULL, *writable], unix_sockets)
     _core.restrict_calls(unix_sockets)

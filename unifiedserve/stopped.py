@@ -1,4 +1,4 @@
-"""Tells processes that a signal has stopped, which answer nobody, from those that take long."""
+"""Find processes that a signal has stopped. They answer nobody, unlike processes that take long."""
 
 import subprocess
 import threading

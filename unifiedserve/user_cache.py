@@ -1,4 +1,4 @@
-"""The user's cache folder."""
+"""Locate the user's cache folder."""
 
 import os
 from pathlib import Path

@@ -37,9 +37,9 @@ class Source:
     def help(self) -> Iterator[Text]:
         """Yield the texts of options and of fields: of `help=` and of `description=`."""
         for node in self._nodes:
-            if isinstance(node, ast.keyword) and node.arg in ("help", "description"):
-                if text := "".join(_constants(node.value)):
-                    yield Text(self.path, node.value.lineno, text)
+            named = isinstance(node, ast.keyword) and node.arg in ("help", "description")
+            if named and (text := "".join(_constants(node.value))):
+                yield Text(self.path, node.value.lineno, text)
 
     def comments(self) -> Iterator[Text]:
         """Yield the comments, lines that follow each other as one."""

@@ -1,4 +1,4 @@
-"""Attention over the paged KV cache, and over paged visual tokens: what is to be computed, and how in plain torch."""
+"""Attend over the paged KV cache and paged visual tokens: what is computed, and how in plain torch."""
 
 from unifiedserve.attention.base import PLAIN, AttentionRules, CrossSpan, PagedKV, RaggedBatch, Span
 from unifiedserve.attention.cross import cross_attention

@@ -1,4 +1,4 @@
-"""The ragged batch: which new tokens belong to which sequence, and where its keys and values lie."""
+"""Describe the ragged batch: each sequence's new tokens, and where its keys and values lie."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 class PagedKV(Protocol):
-    """A KV cache as attention needs it; views are [num_pages, page_size, kv_heads, head_dim]."""
+    """View a KV cache as attention needs it. Views are [num_pages, page_size, kv_heads, head_dim]."""
 
     page_size: int
     #: [num_pages, layers, 2, page_size, kv_heads, head_dim], K before V
@@ -26,7 +26,7 @@ class PagedKV(Protocol):
 
 
 class AttentionRules(NamedTuple):
-    """What attention does in some models beside a softmax of scaled scores; a `PLAIN` one does no more.
+    """List what some models do beside a softmax of scaled scores. A `PLAIN` one does no more.
 
     window a token sees the last so many keys before its limit
     chunk  a token sees only keys of its own chunk of so many positions, counted from the sequence's start
@@ -48,9 +48,9 @@ PLAIN = AttentionRules()
 
 
 class CrossSpan(NamedTuple):
-    """New tokens [first, last) that attend to the same rows of a buffer of keys and values: int64 [m] row numbers.
+    """Select new tokens [first, last) that attend to the same rows of keys and values.
 
-    `early` tokens come before the first medium of their prompt.
+    `rows` are int64 [m] row numbers of their buffer. `early` tokens come before the first medium of their prompt.
     """
 
     first: int
@@ -60,7 +60,7 @@ class CrossSpan(NamedTuple):
 
 
 class Span(NamedTuple):
-    """One sequence's part of a step: tokens [start, stop) are new, [0, start) are in the cache already.
+    """Describe one sequence's part of a step: tokens [start, stop) are new, [0, start) are in the cache already.
 
     Hidden states are wanted of the last `wanted` new tokens: of none in the middle of a prompt, of all if None.
     `limits` int64 [stop - start] are the first keys that each new token does not see; None: those behind it.
@@ -78,7 +78,7 @@ class Span(NamedTuple):
 
 
 class SequenceView(NamedTuple):
-    """One sequence of a ragged batch, as plain numbers: rows [first, last) of the batch, and its pages."""
+    """View one sequence of a ragged batch, as plain numbers: rows [first, last) of the batch, and its pages."""
 
     first: int
     last: int
@@ -89,7 +89,7 @@ class SequenceView(NamedTuple):
 
 @dataclass(frozen=True)
 class RaggedBatch:
-    """New tokens of B sequences back to back, T in all, and the KV pages of each (half-open index ranges).
+    """Lay new tokens of B sequences back to back, T in all, with their KV pages. Index ranges are half-open.
 
     All of it is in host memory: it says what the device is to compute.
 

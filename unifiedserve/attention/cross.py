@@ -1,4 +1,4 @@
-"""Cross-attention over rows of keys and values that lie anywhere in a buffer."""
+"""Attend over rows of keys and values that lie anywhere in a buffer."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ def cross_attention(q: Tensor, keys: Tensor, values: Tensor, spans: Sequence[Cro
 
 
 def _attend(q: Tensor, keys: Tensor, values: Tensor, rows: Tensor, scale: float) -> Tensor:
-    """Attend without a mask, so that heads that share a key/value head are but more queries of it."""
+    """Attend without a mask. Heads that share a key/value head are more queries of it."""
     n, q_heads, head_dim = q.shape
     kv_heads = keys.shape[1]
     rows = rows.to(keys.device)

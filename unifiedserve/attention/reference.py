@@ -1,4 +1,4 @@
-"""Paged attention in plain torch: what the others must equal, and the way for types and masks that they lack."""
+"""Attend over pages in plain torch. The others must equal it; it takes the types and masks that they lack."""
 
 from collections.abc import Sequence
 
@@ -61,9 +61,10 @@ def _mask(sequence: SequenceView, first: int, rules: AttentionRules, device: tor
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, scale: float, mask: Tensor | None, rules: AttentionRules) -> Tensor:
-    """Let q [n, q_heads, d], the last n of the m positions of k, v [kv_heads, m, d], attend: [n, q_heads, d].
+    """Attend from the last n of m positions to all of them.
 
-    Heads that share a key/value head go along a broadcast dimension, so that nothing is repeated in memory.
+    q is [n, q_heads, d], k and v are [kv_heads, m, d]; returns [n, q_heads, d]. Heads that share a key/value head go
+    along a broadcast dimension, so that nothing is repeated in memory.
     """
     n, m = len(q), k.shape[1]
     groups = q.shape[1] // len(k)
@@ -103,5 +104,5 @@ def _grouped(q: Tensor, groups: int) -> Tensor:
 
 
 def _causal(n: int, m: int, device: torch.device) -> Tensor:
-    """Return which of m keys the last n of their tokens see, if those are all up to their own: bool [n, m]."""
+    """Return which of m keys the last n tokens see: bool [n, m]. Each sees those up to its own."""
     return torch.ones(n, m, dtype=torch.bool, device=device).tril(m - n)

@@ -1,1 +1,1 @@
-"""What carries pages from one memory into another: shared memory, TCP, NIXL, or CUDA between GPUs."""
+"""Carry pages from one memory into another: shared memory, TCP, NIXL, or CUDA between GPUs."""

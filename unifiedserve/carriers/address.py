@@ -1,4 +1,4 @@
-"""Addresses of carriers, as text: KIND://WHERE?NAME=VALUE&…"""
+"""Write addresses of carriers as text: KIND://WHERE?NAME=VALUE&…"""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl, urlencode
 
 
 class Address(NamedTuple):
-    """An address in its parts."""
+    """Hold an address in its parts."""
 
     kind: str
     where: str
@@ -18,7 +18,7 @@ class Address(NamedTuple):
 
 
 class AddressError(Exception):
-    """An address that cannot be read from; one line that says why."""
+    """Signal an address that cannot be read from. One line says why."""
 
 
 def parse(text: str, kind: str) -> Address:

@@ -1,4 +1,4 @@
-"""The seam between those who want pages of another memory and what brings them."""
+"""Define the seam between readers of another memory's pages and their carriers."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
@@ -7,7 +7,7 @@ from ipc_buffers import PagePool
 
 
 class Copy(NamedTuple):
-    """Pages of one pool of a source, and as many pages of the reader's own pool of that name."""
+    """Pair pages of one pool of a source with as many pages of the reader's. Its own pool has that name, too."""
 
     pool: str
     source: Sequence[int]
@@ -16,7 +16,10 @@ class Copy(NamedTuple):
 
 
 class Done(NamedTuple):
-    """A transfer that has ended; `error` is one line, empty if all pages are there as they were in their epochs."""
+    """Report a transfer that has ended.
+
+    `error` is one line, empty if all pages are there as they were in their epochs.
+    """
 
     transfer: int
     error: str
@@ -25,10 +28,10 @@ class Done(NamedTuple):
 
 
 class Carrier(Protocol):
-    """Reads pages of other memories into those of its own, and lets others read them.
+    """Read pages of other memories into those of its own, and let others read them.
 
-    It belongs to one thread. What it does, it does beside that, and rings the bell that it was made with when `poll`
-    has something to tell.
+    It belongs to one thread and works beside that. It rings the bell that it was made with when `poll` has something to
+    tell.
     """
 
     #: where others read what was registered; goes along with what is offered to them
@@ -43,8 +46,8 @@ class Carrier(Protocol):
     def read(self, address: str, copies: Sequence[Copy]) -> int:
         """Begin to read, and return the transfer's number.
 
-        What is wrong with the source is told by `poll`. Raises ValueError or ipc_buffers.PageError for what is wrong
-        here: a pool that was not registered, counts that differ, pages of one's own that are free.
+        `poll` reports what is wrong with the source. Raises ValueError or ipc_buffers.PageError for what is wrong here:
+        a pool that was not registered, counts that differ, pages of one's own that are free.
         """
 
     def poll(self) -> list[Done]:

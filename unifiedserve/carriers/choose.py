@@ -1,4 +1,4 @@
-"""Which carrier leads from one memory to another."""
+"""Choose the carrier that leads from one memory to another."""
 
 from collections.abc import Callable, Collection
 
@@ -47,7 +47,7 @@ def resolve(kind: str, sites: Collection[Site]) -> str:
 
 
 def open_carrier(kind: str, setting: Setting, bell: Bell, sites: Collection[Site] = ()) -> Carrier:
-    """Open the carrier of a kind, or the one that "auto" means between memories at `sites`.
+    """Open the carrier of a kind. Kind "auto" chooses one between memories at `sites`.
 
     It rings the bell when it has something to tell. Raises ConfigError for one that is not installed here, or
     cannot be opened as it is set.

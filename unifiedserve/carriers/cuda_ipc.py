@@ -1,4 +1,4 @@
-"""Pages between GPUs of one machine: the other's memory is opened by CUDA IPC, and copied from on a stream."""
+"""Carry pages between GPUs of one machine. CUDA IPC opens the other's memory, and a stream copies from it."""
 
 from ipc_buffers import Bell
 from unifiedserve.carriers.mapped import MappedCarrier
@@ -6,7 +6,7 @@ from unifiedserve.carriers.setting import Setting
 
 
 class CudaIpcCarrier(MappedCarrier):
-    """Copies between pools on GPUs, on a stream of the reader's; an event behind the copies is the fence.
+    """Copy between pools on GPUs, on a stream of the reader's. An event behind the copies is the fence.
 
     The source must have fenced its own work before it offered the pages. No GPU has run it yet.
     """

@@ -1,11 +1,11 @@
-"""Transfers that fail before anything of them begins."""
+"""Report transfers that fail before anything of them begins."""
 
 from ipc_buffers import Bell
 from unifiedserve.carriers.base import Done
 
 
 class Failures:
-    """Keeps transfers that have failed at once; their numbers are negative, as nobody else's are."""
+    """Keep transfers that have failed at once. Their numbers are negative, as nobody else's are."""
 
     def __init__(self, bell: Bell) -> None:
         self._bell = bell

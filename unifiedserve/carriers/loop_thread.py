@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own."""
+"""Run an event loop in a thread of its own."""
 
 import asyncio
 import threading
@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 
 
 class LoopThread:
-    """Runs coroutines; those that have not ended when it ends are cancelled."""
+    """Run coroutines. Those that have not ended when it ends are cancelled."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()

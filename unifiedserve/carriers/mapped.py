@@ -1,4 +1,4 @@
-"""Pages of memories that this process can map, copied by this process."""
+"""Copy pages of memories that this process can map."""
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ _DESCRIPTION = "description"
 
 
 class MappedCarrier:
-    """Reads from pools of other processes of this machine; their owners do nothing for it."""
+    """Read from pools of other processes of this machine. Their owners do nothing for it."""
 
     def __init__(self, kind: str, setting: Setting, bell: Bell, on_gpu: bool) -> None:
         self.address = ""

@@ -1,4 +1,4 @@
-"""Pages by NIXL: one-sided reads of registered pools, over whatever its backend finds (RDMA, shared memory, TCP)."""
+"""Carry pages by NIXL: one-sided reads of registered pools. Its backend finds the way (RDMA, shared memory, TCP)."""
 
 import threading
 import time
@@ -35,7 +35,7 @@ _QUICK_LOOKS = 50
 
 
 class _Region(NamedTuple):
-    """A pool as it lies in its process: pages, and the words of their epochs."""
+    """Locate a pool in its process: pages, and the words of their epochs."""
 
     pages: int
     epochs: int
@@ -53,7 +53,7 @@ class _Region(NamedTuple):
 
 
 class _Own(NamedTuple):
-    """A pool of this process, and room for the epochs of the pages that are read into its pages."""
+    """Hold a pool of this process. It has room for the epochs of the pages read into it."""
 
     pool: PagePool
     data: NDArray[np.uint8]
@@ -71,7 +71,10 @@ class _Own(NamedTuple):
 
 
 class _Prepared(NamedTuple):
-    """Pages of all pools of a side, and their epochs, in the order of the pools; a pool's begin at its place."""
+    """Hold pages of all pools of a side, and their epochs.
+
+    They are in the pools' order; each pool begins at its place.
+    """
 
     pages: Pieces
     epochs: Pieces
@@ -95,7 +98,7 @@ class _Transfer:
 
 
 class NixlCarrier:
-    """Reads without the source's help: its pages first, then the epochs of these pages, which are compared."""
+    """Read without the source's help: its pages first, then the epochs of these pages, which are compared."""
 
     def __init__(self, setting: Setting, bell: Bell) -> None:
         self._agent = NixlAgent(unique_agent_name())
@@ -252,7 +255,7 @@ class NixlCarrier:
         return self._sources[text]
 
     def _prepare(self, agent: str, regions: Mapping[str, _Region]) -> _Prepared:
-        """Have NIXL look once at all pages, and words of epochs, of an agent, "" for this one."""
+        """Have NIXL look once at all pages and words of epochs. They are an agent's, "" for this one."""
         pages, epochs = (
             self._agent.prepare(agent, np.concatenate([areas(region) for region in regions.values()]))
             for areas in (_Region.page_areas, _Region.epoch_areas)

@@ -1,4 +1,4 @@
-"""What is used of NIXL, with types, and with its failures as one kind of error."""
+"""Wrap what is used of NIXL with types, its failures as one error."""
 
 import logging
 import os
@@ -20,11 +20,11 @@ Places = NDArray[np.int32]
 
 
 class NixlError(Exception):
-    """What NIXL says of a call that failed."""
+    """Signal a call of NIXL that failed, in NIXL's words."""
 
 
 class Area(NamedTuple):
-    """Bytes of a process's host memory."""
+    """Name bytes of a process's host memory."""
 
     address: int
     bytes: int
@@ -32,7 +32,7 @@ class Area(NamedTuple):
 
 
 class NixlRead:
-    """A read that was begun."""
+    """Follow a read that was begun."""
 
     def __init__(self, agent: Any, handle: Any) -> None:
         self._agent = agent
@@ -57,7 +57,7 @@ class NixlRead:
 
 
 class NixlAgent:
-    """An agent of NIXL that reads host memory over UCX."""
+    """Read host memory over UCX, as an agent of NIXL."""
 
     def __init__(self, name: str) -> None:
         try:
@@ -96,7 +96,7 @@ class NixlAgent:
         return self._others[-1]
 
     def prepare(self, agent: str, areas: Areas) -> Pieces:
-        """Prepare areas of an agent, of this one for "", to be read from or into: rows of address, bytes and 0.
+        """Prepare areas of an agent, "" for this one, to be read from or into. Rows are address, bytes and 0.
 
         Reads name them by their places.
         """
@@ -108,7 +108,7 @@ class NixlAgent:
         return Pieces(len(self._prepared) - 1)
 
     def read(self, there: Pieces, source: Places, here: Pieces, into: Places) -> NixlRead:
-        """Begin to read pieces of another agent into as many of one's own, each as large."""
+        """Begin to read pieces of another agent into as many of one's own. They are equally large."""
         with _named():
             own, others = self._prepared[here], self._prepared[there]
             handle = self._agent.make_prepped_xfer("READ", own, into, others, source)

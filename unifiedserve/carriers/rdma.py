@@ -1,4 +1,4 @@
-"""Whether memories of other machines can be read by hardware."""
+"""Find out whether hardware can read memories of other machines."""
 
 from importlib.util import find_spec
 from pathlib import Path

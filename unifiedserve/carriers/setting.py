@@ -1,4 +1,4 @@
-"""What a carrier is told when it is opened."""
+"""Configure a carrier when it is opened."""
 
 import socket
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Site(NamedTuple):
-    """Where a memory is: a machine, as `this_machine` names it, and "host" or a GPU, "cuda:N"."""
+    """Locate a memory: a machine, as `this_machine` names it, and "host" or a GPU, "cuda:N"."""
 
     machine: str
     place: str
@@ -19,7 +19,7 @@ class Site(NamedTuple):
 
 @dataclass(frozen=True)
 class Setting:
-    """What both sides must agree on, and how one of them listens."""
+    """State what both sides must agree on, and how one of them listens."""
 
     #: what pages mean, in one line: model, dtype, tokens a page; both sides' must be the same
     description: str

@@ -1,4 +1,4 @@
-"""Pages over TCP: a server beside the pools of each side, and a client that reads straight into pages."""
+"""Carry pages over TCP. Each side's pools have a server; a client reads straight into pages."""
 
 import ipaddress
 import logging
@@ -20,9 +20,9 @@ _KIND, _SERVER = "tcp", "server"
 
 
 class TcpCarrier:
-    """Reads from servers of other processes, of this machine or another, and serves them.
+    """Read from servers of other processes, of this machine or another, and serve them.
 
-    Nothing is encrypted: it is for loopback and private networks. Who does not have the token gets nothing.
+    Nothing is encrypted: it is for loopback and private networks. A client without the token gets nothing.
     """
 
     def __init__(self, setting: Setting, bell: Bell) -> None:

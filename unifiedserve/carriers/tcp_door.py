@@ -1,4 +1,4 @@
-"""Connections of the carrier `tcp`, until both sides have introduced themselves."""
+"""Open connections of the carrier `tcp`, until both sides have introduced themselves."""
 
 import asyncio
 import errno
@@ -27,7 +27,7 @@ _OPTIONS = (
 
 
 class Server(NamedTuple):
-    """Where a server listens."""
+    """Tell where a server listens."""
 
     host: str  # numeric
     port: int
@@ -37,7 +37,7 @@ class Server(NamedTuple):
 
 
 class Door:
-    """Lets clients in who have the token and mean the same pages.
+    """Let clients in that have the token and mean the same pages.
 
     Those who have not said so yet are few: they make room for each other, the first ones first, and each has
     `patience` seconds.
@@ -152,9 +152,10 @@ async def _reach(connection: socket.socket, server: Server) -> None:
 
 
 def _set_options(connection: socket.socket) -> None:
-    """Have small messages sent at once, and keep little on the way to a peer of this machine.
+    """Have small messages sent at once, and keep little on the way to local peers.
 
-    What is kept then stays in the processor's caches; to others the system keeps what the network's delay asks for.
+    What is kept then stays in the processor's caches. To other machines the system keeps as much as the network's delay
+    asks for.
     """
     with suppress(OSError):  # one that has broken says so when it is used
         for option in _OPTIONS:

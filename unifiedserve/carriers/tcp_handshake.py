@@ -1,4 +1,4 @@
-"""How two sides of the carrier `tcp` introduce themselves, before a page is asked for.
+"""Introduce two sides of the carrier `tcp` before a page is asked for.
 
     client                                    server
     greeting                                                    magic, version, a random number
@@ -28,7 +28,7 @@ _MOST_LAYOUT = 64 << 10  # bytes
 
 
 class HandshakeError(Exception):
-    """What is wrong with the other side; a line that goes on after its address."""
+    """Say what is wrong with the other side, in a line that goes on after its address."""
 
 
 class _Verdict(IntEnum):
@@ -40,7 +40,7 @@ class _Verdict(IntEnum):
 
 @dataclass(frozen=True)
 class Layout:
-    """What both sides must agree on: what pages mean, and for each pool bytes of a page and number of pages.
+    """State what both sides must agree on: the pages' meaning, and for each pool bytes of a page and number of pages.
 
     Raises ValueError for a description or names that do not fit into lines.
     """
@@ -92,7 +92,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Identity:
-    """What a side shows of itself, and which server it is, or means."""
+    """Prove a side's identity, and name the server that it is, or means."""
 
     token: bytes
     incarnation: int
@@ -157,7 +157,7 @@ async def meet_server(server: socket.socket, own: Identity) -> None:
 
 
 class _Wire:
-    """Takes no byte more than it is asked for, because what follows is somebody else's to read."""
+    """Take no byte more than it is asked for. Others read what follows."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection

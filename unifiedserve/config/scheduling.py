@@ -195,7 +195,10 @@ class SchedulingOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def step_seconds(self) -> float:
-        """The longest that a step may take which prefills, for short requests may come meanwhile: half their target."""
+        """Return the longest that a step which prefills may take, for short requests.
+
+        These may come meanwhile: half their target.
+        """
         return (self.slo_ttft / 1000 or _SHORT_TARGET) / 2
 
     @property
@@ -221,8 +224,7 @@ class SchedulingOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stretch(self) -> float:
-        """Return the most targets between tokens while more requests wait than stream; 1 if the user gave the target.
-        """
+        """Return the most targets between tokens while more requests wait than stream; 1 if the user gave the target."""
         return 1.0 if self.slo_tbt else _STRETCH
 
     @property

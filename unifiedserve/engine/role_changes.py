@@ -31,8 +31,7 @@ class RoleChanges:
     def __init__(
         self, roles: Roles, health: Health, timeline: Timeline, wait_for: WaitFor, on_change: Callable[[], None]
     ) -> None:
-        """Return `wait_for` returns when a condition holds; it looks whenever something changes, as `on_change` tells.
-        """
+        """Return `wait_for` returns when a condition holds; it looks whenever something changes, as `on_change` tells."""
         self._roles = roles
         self._health = health
         self._timeline = timeline

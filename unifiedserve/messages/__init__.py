@@ -1,1 +1,1 @@
-"""What travels: the API's types and the wire's, plain structs without torch."""
+"""Define what travels: the API's types and the wire's, plain structs without torch."""

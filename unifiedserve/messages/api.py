@@ -1,4 +1,4 @@
-"""What those who use the engine give it and get from it."""
+"""Define what users of the engine give it and get from it."""
 
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ FinishReason = Literal["stop", "length"]
 
 
 class MediaInput(msgspec.Struct, kw_only=True):
-    """One image or video of a request; `param` is where the client named it.
+    """Give one image or video of a request. `param` is where the client named it.
 
     It is its bytes, the path of a local file, or where the engine has put the bytes. A video may be images, one after
     the other in `data`: `frames` are their sizes in bytes, `fps` is their rate.
@@ -36,18 +36,17 @@ class MediaInput(msgspec.Struct, kw_only=True):
 
 
 class GenerateRequest(msgspec.Struct, kw_only=True):
-    """What a client asks of the engine. `media` is in the order of the parts in `messages`.
+    """Ask the engine for answers. `media` is in the order of the parts in `messages`.
 
-    `prompt_param` and `grammar_param` are the client's own names of the prompt and of what became `sampling.grammar`.
-    With `special_text` the answers show special tokens, too. The lowest `priority` goes first.
-    Its first token is owed `slo_ttft` seconds after its arrival (None: as the daemon's target says). What is not
-    complete `deadline` seconds after it ends with an error. To `embed` is to
-    ask for the prompt's pooled hidden state instead of tokens: `sampling.max_tokens` is 0.
-    With a `max_ttft` (seconds) fewer frames are looked at where the first token would come later, and with `tell_media`
-    the answers tell what is seen. A `viewer` of this name sees it live. Its media were fetched from the first of the
-    moments `fetched` to the second (monotonic seconds).
-    `resume` has the tokens of each answer that another server has generated; these go on from there. Where this one
-    encodes no media, one of the `encode_nodes` does.
+    `prompt_param` and `grammar_param` are the client's own names of the prompt and of the source of `sampling.grammar`.
+    With `special_text` the answers show special tokens, too. The lowest `priority` goes first. Its first token is owed
+    `slo_ttft` seconds after its arrival (None: as the daemon's target says). `deadline` seconds after it, an answer
+    that is not complete ends with an error. With `embed` the prompt's pooled hidden state is wanted instead of tokens:
+    `sampling.max_tokens` is 0. With a `max_ttft` (seconds) fewer frames are looked at where the first token would come
+    later, and with `tell_media` the answers tell what is seen. A `viewer` of this name sees it live. Its media were
+    fetched from the first of the moments `fetched` to the second (monotonic seconds). `resume` has the tokens of each
+    answer that another server has generated; these go on from there. Where this one encodes no media, one of the
+    `encode_nodes` does.
     """
 
     id: str
@@ -72,7 +71,7 @@ class GenerateRequest(msgspec.Struct, kw_only=True):
 
 
 class TokenLogprob(msgspec.Struct):
-    """A token with its log probability and the likeliest ones in its place; one of a prompt also with its rank."""
+    """Give a token's log probability and the likeliest tokens in its place. One of a prompt also has its rank."""
 
     token: int
     logprob: float | None = None
@@ -81,7 +80,7 @@ class TokenLogprob(msgspec.Struct):
 
 
 class Delta(msgspec.Struct, kw_only=True):
-    """A piece of answer number `index` of a request. The first one of each has what was asked about the prompt.
+    """Carry a piece of answer number `index`. The first one of each has what was asked about the prompt.
 
     `resumed` ones hold what the request came with: their reader has them already.
     """

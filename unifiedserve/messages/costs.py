@@ -1,10 +1,10 @@
-"""What work takes on this machine, as its workers have measured it lately."""
+"""Report the seconds that work takes here, as workers have measured lately."""
 
 import msgspec
 
 
 class Costs(msgspec.Struct, frozen=True):
-    """Seconds that work took lately: a step that only decodes, and each token that comes on top; 0: unknown.
+    """Give the latest seconds of a step that only decodes, and of each further token. 0: unknown.
 
     So did decoding: each pixel of an image, and each second that FlashCodec's cost model told for a video.
     """

@@ -1,8 +1,8 @@
-"""What a node that prefills and one that encodes for it tell each other, over HTTP.
+"""Define what a node that prefills exchanges with one that encodes for it.
 
-A request is the length of its head (4 bytes, little-endian), the head as MessagePack, and the media's bytes. The answer
-is lines of JSON, a unit or a failure each; empty ones show that the node lives. What is told of is held until the
-connection is closed.
+They speak HTTP. A request is the length of its head (4 bytes, little-endian), the head as MessagePack, and the media's
+bytes. The answer is lines of JSON, a unit or a failure each; empty ones show that the node lives. Everything that a
+line tells of is held until the connection is closed.
 """
 
 import struct
@@ -25,11 +25,11 @@ _LENGTH = struct.Struct("<I")
 
 
 class HeadError(ValueError):
-    """A body that begins with no head; one line."""
+    """Signal a body that begins with no head, in one line."""
 
 
 class Features(msgspec.Struct, frozen=True):
-    """What visual tokens are: both sides must mean the same."""
+    """Describe what visual tokens are. Both sides must mean the same."""
 
     model: str  # a digest of the checkpoint's shapes
     version: str  # of unifiedserve
@@ -47,9 +47,9 @@ class Features(msgspec.Struct, frozen=True):
 
 
 class EncodeRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A prompt and which of its media's units are wanted: `sources`, whose bytes follow one after the other.
+    """Ask for some units of a prompt's media: `sources`, whose bytes follow one after the other.
 
-    `digests` are those of all media (none: nothing is to be cached). What is wanted `anew` is not to be looked for in
+    `digests` are those of all media (none: nothing is to be cached). Units wanted `anew` are not to be looked for in
     the cache.
     """
 
@@ -70,14 +70,14 @@ class EncodeRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EncodedUnit(msgspec.Struct, frozen=True, tag=True):
-    """A unit (counted over the whole prompt) whose visual tokens can be read."""
+    """Report a unit (counted over the whole prompt) whose visual tokens can be read."""
 
     unit: int
     offer: PageOffer
 
 
 class EncodeFailure(msgspec.Struct, frozen=True, tag=True):
-    """Why no more units come; `param` is the client's field at fault, if there is one."""
+    """Report why no more units come. `param` is the client's field at fault, if there is one."""
 
     message: str
     kind: ErrorKind

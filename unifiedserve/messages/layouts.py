@@ -1,4 +1,4 @@
-"""Layouts of decoded frames that plans carry: FlashCodec's own, and `Views`, whose pictures FlashCodec cannot make."""
+"""Define layouts of decoded frames that plans carry: FlashCodec's own, and `Views`, which it cannot make."""
 
 from dataclasses import dataclass, fields
 from typing import Any, Literal
@@ -12,7 +12,7 @@ Filter = Literal["lanczos", "bicubic", "bilinear"]
 
 
 class View(msgspec.Struct, frozen=True):
-    """A frame resized to each of `sizes` (height, width) in turn, then cut into a grid of equal parts, row by row."""
+    """Resize a frame to each of `sizes` (height, width) in turn. Then cut it into a grid of equal parts, row by row."""
 
     sizes: tuple[tuple[int, int], ...]
     rows: int = 1
@@ -26,7 +26,7 @@ class View(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Views(Layout):
-    """Frames of `height` × `width` (their own size), seen in several ways.
+    """Show frames of `height` × `width` (their own size) in several ways.
 
     FlashCodec hands them out as `native` does, and the vision stage cuts them. The patch buffer holds the parts of all
     views one after another, each [3, part height, part width].

@@ -1,4 +1,4 @@
-"""How busy an engine is, as it tells a router."""
+"""Report how busy an engine is, for a router."""
 
 import msgspec
 
@@ -7,7 +7,7 @@ from unifiedserve.placement import Stage
 
 
 class EngineLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """Requests and work in an engine. `wait` are the seconds that one more request waits until its turn comes.
+    """Count the requests and work in an engine. `wait` are the seconds until one more request has its turn.
 
     `visual_tokens` are still to be decoded and encoded, `prompt_tokens` to be prefilled (ModServe §4.3).
     """
@@ -28,7 +28,7 @@ class EngineLoad(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The load of an engine, and which one it is: `started` tells it from an earlier one at the same address.
+    """Report the load of an engine. `started` tells it from an earlier one at the same address.
 
     Of the `stages` that it does not host other nodes have some.
     """
@@ -43,7 +43,7 @@ class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EncodeNode(msgspec.Struct, frozen=True):
-    """A node that encodes for others: where it listens, and the visual tokens that it has still to encode."""
+    """Describe a node that encodes for others: where it listens, and the visual tokens still to encode."""
 
     url: str
     pending: int = 0

@@ -1,4 +1,7 @@
-"""What the stages need to know about an image or a video, and about the prompt that holds it; torch-free."""
+"""Describe an image or a video for the stages, and the prompt that holds it.
+
+Nothing here needs torch.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
@@ -14,7 +17,7 @@ ALL_FRAMES = -1
 
 
 class PromptError(ValueError):
-    """A prompt or its media that the model cannot take; `param` names the option at fault, if there is one."""
+    """Signal a prompt or media that the model cannot take. `param` names the option at fault, if there is one."""
 
     def __init__(self, message: str, param: str | None = None) -> None:
         super().__init__(message)
@@ -22,7 +25,7 @@ class PromptError(ValueError):
 
 
 class MediaOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A request's own processing rules for one medium; None leaves the checkpoint's rule.
+    """Set a request's own processing rules for one medium. None leaves the checkpoint's rule.
 
     `num_frames` is the number of frames to sample (`ALL_FRAMES`: every frame), `fps` frames a second of video;
     the two exclude each other. `max_frames` bounds either. `min_pixels`/`max_pixels` bound one resized frame.
@@ -35,7 +38,10 @@ class MediaOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_pixels: int | None = None
 
     def check(self, kind: MediaKind) -> None:
-        """Raise PromptError naming the option that is out of range, contradicts another or is not for such media."""
+        """Raise PromptError naming an option that is wrong.
+
+        It is out of range, contradicts another or is not for such media.
+        """
         if kind == "image":
             for name in ("num_frames", "fps", "max_frames"):
                 if getattr(self, name) is not None:
@@ -53,7 +59,7 @@ class MediaOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Source(msgspec.Struct, frozen=True):
-    """Where the bytes of a medium are: `size` of an arena, from `start` on, or a file."""
+    """Locate the bytes of a medium: `size` of an arena, from `start` on, or a file."""
 
     arena: str | None = None
     path: str | None = None
@@ -69,7 +75,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class VideoInfo(msgspec.Struct, frozen=True):
-    """A video as its container describes it: `fps` on average, `width` × `height` as displayed.
+    """Describe a video as its container does: `fps` on average, `width` × `height` as displayed.
 
     `pts_seconds` are the frames' presentation times, one a frame and not always evenly spaced; empty if unknown.
     """
@@ -83,7 +89,7 @@ class VideoInfo(msgspec.Struct, frozen=True):
 
 
 class DecodingWork(msgspec.Struct, frozen=True):
-    """What decoding some frames of a video takes: `packets` of a `total`, and `seconds` by FlashCodec's cost model."""
+    """Estimate the decoding of some frames: `packets` of a `total`, and `seconds` by FlashCodec's cost model."""
 
     packets: int
     total: int
@@ -91,7 +97,7 @@ class DecodingWork(msgspec.Struct, frozen=True):
 
 
 class MediaPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What the vision stage must make of one image or video, and how the encoder reads it.
+    """Plan what vision makes of one image or video, and how the encoder reads it.
 
     `frame_indices` are the source frames to decode, in order, before temporal padding; () for an image. A *unit* is
     what the encoder can encode alone: a temporal group of a video, an image, or a tile of one. `patches_per_unit` are
@@ -115,7 +121,7 @@ class MediaPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tokens(self) -> int:
-        """Return visual tokens, which is also the number of tokens in the prompt that stand for them, where they do."""
+        """Return how many visual tokens there are. As many tokens of the prompt stand for them, where any do."""
         return self.units * self.tokens_per_unit + self.tail_tokens
 
     def unit_tokens(self, unit: int) -> int:
@@ -143,7 +149,7 @@ class MediaPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def grid(self) -> tuple[int, int, int]:
-        """Patches in time, height and width, as `image_grid_thw`/`video_grid_thw` of transformers.
+        """Return patches in time, height and width, as `image_grid_thw`/`video_grid_thw` of transformers.
 
         Raises TypeError if the layout is not one of patches.
         """
@@ -167,10 +173,10 @@ class MediaPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExpandedPrompt(msgspec.Struct):
-    """Token ids with every placeholder expanded; `media` in prompt order, and `order`, which of the request's each is.
+    """Hold token ids with every placeholder expanded.
 
-    The k-th token with a visual id stands for the k-th visual token, counted over all media; where visual tokens are
-    only attended to, for the k-th medium.
+    `media` is in prompt order; `order` says which of the request's each is. The k-th token with a visual id stands for
+    the k-th visual token, counted over all media; where visual tokens are only attended to, for the k-th medium.
     """
 
     token_ids: list[int]

@@ -1,11 +1,11 @@
-"""References to pages of the shared buffers."""
+"""Refer to pages of the shared buffers."""
 
 from collections.abc import Collection
 from typing import NamedTuple
 
 
 class Pages(NamedTuple):
-    """Pages of one pool and the epochs in which they hold something."""
+    """Name pages of one pool and the epochs in which they hold something."""
 
     numbers: tuple[int, ...] = ()
     epochs: tuple[int, ...] = ()
@@ -21,7 +21,7 @@ class Pages(NamedTuple):
 
 
 class Window(NamedTuple):
-    """Pages with which a request goes through buffers that do not hold all of its media.
+    """Name the pages that a request goes through. The buffers do not hold all of its media.
 
     Its units get `patch` and `visual` pages in the order of the prompt, and those that come after them the same ones
     again. At least `units` of them have pages at a time.
@@ -38,7 +38,7 @@ class Window(NamedTuple):
 
 
 class PageSlice(NamedTuple):
-    """Rows [first, last) of a page."""
+    """Name rows [first, last) of a page."""
 
     page: int
     first: int
@@ -46,9 +46,9 @@ class PageSlice(NamedTuple):
 
 
 class PageOffer(NamedTuple):
-    """Pages in another memory than the receiver's. Their `instance` holds them until it is told that they were read.
+    """Offer pages in another memory than the receiver's.
 
-    They can be read at the `address` of its carrier.
+    Their `instance` holds them until it is told that they were read. They can be read at the `address` of its carrier.
     """
 
     instance: str

@@ -1,4 +1,4 @@
-"""How the tokens of a request are chosen: the parameters, and their bounds, which the HTTP API's structs share."""
+"""Define how the tokens of a request are chosen. The HTTP API's structs share the parameters' bounds."""
 
 import secrets
 from collections.abc import Collection
@@ -33,7 +33,7 @@ Number = inspect.IntType | inspect.FloatType
 
 
 class ParamError(ValueError):
-    """A sampling parameter out of range; `param` names it."""
+    """Signal a sampling parameter out of range. `param` names it."""
 
     def __init__(self, param: str, message: str) -> None:
         super().__init__(f"{param} {message}")
@@ -41,7 +41,7 @@ class ParamError(ValueError):
 
 
 class SamplingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The choice of one request's tokens; the defaults sample from the model's own distribution.
+    """Choose one request's tokens. The defaults sample from the model's own distribution.
 
     top_k 0 or -1, top_p 1, min_p 0 and penalties at their defaults do nothing; temperature 0 is greedy. `logprobs`
     is the number of most probable tokens to report beside the chosen one (None: no log-probabilities at all), and
@@ -98,7 +98,7 @@ class SamplingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def finish(
         self, token: int, generated: int, eos_token_ids: Collection[int]
     ) -> tuple[Literal["stop", "length"] | None, int | None]:
-        """Return why an answer ends with a token, its last of `generated` ones, and the stop token if it is one."""
+        """Return why an answer ends with a token, and its stop token. The token is the last of `generated` ones."""
         if token in self.stop_token_ids:
             return "stop", token
         if token in eos_token_ids and not self.ignore_eos:
@@ -108,7 +108,10 @@ class SamplingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return None, None
 
     def for_choice(self, choice: int) -> "SamplingParams":
-        """Return the parameters of choice number `choice` of n, with a seed of its own (random if none was given)."""
+        """Return the parameters of choice number `choice` of n.
+
+        Each has a seed of its own, random if none was given.
+        """
         seed = secrets.randbits(63) if self.seed is None else self.seed + choice
         return msgspec.structs.replace(self, seed=seed % SEED_LIMIT, n=1)
 

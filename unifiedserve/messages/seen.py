@@ -1,4 +1,4 @@
-"""What the model sees of a request's images and videos, as clients are told."""
+"""Tell clients what the model sees of a request's images and videos."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -12,7 +12,7 @@ from unifiedserve.placement import Stage
 
 
 class Picture(msgspec.Struct, frozen=True):
-    """Pictures of one size, in pixels, that each frame becomes for the encoder."""
+    """Describe pictures of one size, in pixels, that each frame becomes for the encoder."""
 
     width: int
     height: int
@@ -20,7 +20,7 @@ class Picture(msgspec.Struct, frozen=True):
 
 
 class Packets(msgspec.Struct, frozen=True):
-    """Packets (coded pictures) of a video: those that must be decoded for its frames, each once, and all.
+    """Count a video's packets (coded pictures): those decoded for its frames, each once, and all.
 
     `seconds` of one core is what that takes by FlashCodec's cost model.
     """
@@ -31,14 +31,14 @@ class Packets(msgspec.Struct, frozen=True):
 
 
 class MediumPages(msgspec.Struct, frozen=True):
-    """Pages of the buffers that a medium goes through."""
+    """Count the pages of the buffers that a medium goes through."""
 
     patch: int
     visual: int
 
 
 class SeenMedium(msgspec.Struct, kw_only=True):
-    """An image or a video of a prompt: `frames` of it (1 for an image) are looked at, as `tokens`.
+    """Describe an image or a video of a prompt. `frames` of it (1 for an image) are looked at, as `tokens`.
 
     `param` is where the request has it. `width` and `height` are its own, in pixels, as displayed. A video's frames are
     its `indices`, from 0, shown at `seconds` from its beginning; both are empty for an image. `packets` are null for
@@ -59,7 +59,7 @@ class SeenMedium(msgspec.Struct, kw_only=True):
 
 
 class RequestPages(msgspec.Struct, frozen=True):
-    """Pages of each buffer that a request takes, where nothing of it is cached."""
+    """Count the pages of each buffer that a request takes. Nothing of it is taken to be cached."""
 
     patch: int
     visual: int
@@ -67,7 +67,7 @@ class RequestPages(msgspec.Struct, frozen=True):
 
 
 class RequestPlan(msgspec.Struct, kw_only=True):
-    """What would be done for a request; media are in the order of the prompt.
+    """Predict how a request would be served. Media are in the order of the prompt.
 
     `max_tokens` is how long the answer may become. `expected_ttft` are the seconds to its first token if it came now;
     None where what it takes was not measured yet.
@@ -84,7 +84,7 @@ RoleState = Literal["serving", "draining", "starting"]
 
 
 class SeenInstance(msgspec.Struct, kw_only=True):
-    """A worker and the stages that it hosts; without `cores` it may use all of the engine's.
+    """Describe a worker and the stages that it hosts. Without `cores` it may use all of the engine's.
 
     Its pages are in the `memory` of that name.
 

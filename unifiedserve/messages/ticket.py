@@ -1,4 +1,4 @@
-"""A request's place in every queue: what all schedulers may know of who goes first."""
+"""Give a request its place in every queue: what schedulers may know of the order."""
 
 import msgspec
 
@@ -8,10 +8,10 @@ Place = tuple[int, float]  # priority, and turn (monotonic seconds) among those 
 
 
 class Ticket(msgspec.Struct, frozen=True):
-    """Who a request is, since when it waits (monotonic seconds), and how urgent it is: the lowest `priority` first.
+    """Identify a request, with the start of its wait (monotonic seconds) and its urgency.
 
-    Its first token is owed by `due` (monotonic seconds); `work` are the seconds that it takes alone, as estimated. The
-    instances of its `route` serve it.
+    The lowest `priority` goes first. Its first token is owed by `due` (monotonic seconds); `work` are the seconds that
+    it takes alone, as estimated. The instances of its `route` serve it.
     """
 
     uid: int
@@ -23,5 +23,5 @@ class Ticket(msgspec.Struct, frozen=True):
 
     @property
     def turn(self) -> tuple[int, float, int]:
-        """Sorts requests: by priority, then first come, first served."""
+        """Return a key that sorts requests: by priority, then first come, first served."""
         return self.priority, self.arrival, self.uid

@@ -1,4 +1,4 @@
-"""What travels between the processes: page numbers and small structs, as MessagePack.
+"""Define what travels between the processes: page numbers and small structs, as MessagePack.
 
 Requests flow engine -> (vision ->) encode -> prefill -> decode; tokens, spans and failures flow back to the engine.
 `Abort` of a whole request goes to the hosts of all its stages in this order, each time behind what the stage before has
@@ -25,13 +25,13 @@ CachedBuffer = Literal["kv", "visual"]
 
 
 class Span(msgspec.Struct):
-    """A piece of work on the timeline; times are seconds of the system-wide monotonic clock.
+    """Record a piece of work on the timeline. Times are seconds of the system-wide monotonic clock.
 
-    `track` tells apart what one stage does at the same time: the decoder engines of vision. `tokens` are those that
-    were computed: of prompts, of images and videos, of answers. `on` is what decoded a video's frames: "cpu" or "gpu".
-    `host` are the seconds that the host spent on what a device did meanwhile; `eager` is a step of decode for which the
-    device had no recorded one. Of the tokens of answers `accepted` were among so many that had been `drafted`.
-    An `instance` did it. Of pages that were pulled from another memory it has the `bytes`.
+    `track` tells apart what one stage does at the same time: the decoder engines of vision. `tokens` counts the
+    computed ones: of prompts, of images and videos, of answers. `on` names the decoder of a video's frames: "cpu" or
+    "gpu". `host` counts the seconds that the host worked while a device was busy. `eager` is a step of decode for which
+    the device had no recorded one. Of the tokens of answers `accepted` were among so many that had been `drafted`. An
+    `instance` did it. Of pages that were pulled from another memory it has the `bytes`.
     """
 
     stage: Stage
@@ -51,7 +51,7 @@ class Span(msgspec.Struct):
 
 
 class Reuse(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request need not compute, unless others take the pages before it can: nothing is held for it.
+    """List what a request need not compute. Others may take the pages before it can: nothing is held for it.
 
     `prefix` are KV pages of its first tokens, the first `covered` encode units have tokens in these only, and `units`
     are pages of the visual buffer that hold further units' tokens. Where another memory has all the rest, prefill reads
@@ -69,7 +69,7 @@ class Reuse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PrefillRequest(msgspec.Struct, tag=True, kw_only=True):
-    """A request as the language stages see it. `indices` are the answers (of n) it must produce.
+    """Hand a request to the language stages. `indices` are the answers (of n) it must produce.
 
     After a preemption `token_ids` ends with what had been generated; `num_prompt` tells where.
     """
@@ -94,7 +94,7 @@ class PrefillRequest(msgspec.Struct, tag=True, kw_only=True):
 
 
 class MediaSource(msgspec.Struct, kw_only=True):
-    """Where the vision stage finds the bytes, and what it is to make of them.
+    """Tell the vision stage where bytes are, and what to make of them.
 
     Of a video that is images one after the other `frames` are their sizes in bytes; an image has so many `pixels`.
     Errors call it `name`, and the client named it in the field `param`.
@@ -117,10 +117,11 @@ class MediaSource(msgspec.Struct, kw_only=True):
 
 
 class VisionRequest(msgspec.Struct, tag=True, kw_only=True):
-    """Vision's part of a request: media in prompt order. If it is `watched`, the engine is told of what is decoded.
+    """Hand vision its part of a request: media in prompt order.
 
-    Visual tokens of the other units (counted over the whole request) are in the cache, in the pages `cached`. With a
-    `window` these are wanted, too, if they are gone when their turn comes.
+    If it is `watched`, the engine is told of decoded units. Visual tokens of the other units (counted over the whole
+    request) are in the cache, in the pages `cached`. With a `window` these are wanted, too, if they are gone when their
+    turn comes.
     """
 
     ticket: Ticket
@@ -131,10 +132,11 @@ class VisionRequest(msgspec.Struct, tag=True, kw_only=True):
 
 
 class Patches(msgspec.Struct, tag=True, kw_only=True):
-    """Encode units (counted over the whole request) whose patches are in these pages, one list a unit.
+    """Hand over encode units (counted over the whole request) with the pages of their patches.
 
-    Pages of the visual buffer are taken for what is encoded of them: `visual`, one list a unit, too. Behind the `last`
-    ones no more come for the request; who encodes it without those gets some without units.
+    There is one list a unit. Pages of the visual buffer are taken for what is encoded of them: `visual`, one list a
+    unit, too. Behind the `last` ones no more come for the request; who encodes it without those gets some without
+    units.
     """
 
     uid: int
@@ -145,7 +147,7 @@ class Patches(msgspec.Struct, tag=True, kw_only=True):
 
 
 class Embeddings(msgspec.Struct, tag=True, kw_only=True):
-    """An encoded unit (counted over the whole request): pages of the visual buffer with its tokens.
+    """Hand over an encoded unit (counted over the whole request): pages of the visual buffer with its tokens.
 
     Where the receiver has to read them from another memory there is an `offer` instead. They may have been `cached`.
     """
@@ -158,7 +160,7 @@ class Embeddings(msgspec.Struct, tag=True, kw_only=True):
 
 
 class Wanted(msgspec.Struct, tag=True):
-    """Units of a prompt that other nodes are to encode: there is room for all of their visual tokens here.
+    """Ask other nodes to encode units of a prompt. There is room for all of their visual tokens here.
 
     The engine answers with `Embeddings` as they are offered, and hears of each that was read by `Released`.
     """
@@ -168,7 +170,7 @@ class Wanted(msgspec.Struct, tag=True):
 
 
 class Room(msgspec.Struct, tag=True, kw_only=True):
-    """Pages of a request's window that its next units can have: nobody needs what they hold."""
+    """Give pages of a request's window to its next units. Nobody needs what they hold."""
 
     uid: int
     patch: list[int] = []
@@ -176,7 +178,7 @@ class Room(msgspec.Struct, tag=True, kw_only=True):
 
 
 class Generation(msgspec.Struct, tag=True, kw_only=True):
-    """One answer: its tokens so far, and the KV pages that hold all but the last.
+    """Hold one answer: its tokens so far, and the KV pages that hold all but the last.
 
     Prefill hands it to decode: within a memory the KV stays where it is, only the page table travels. `visual` are
     rows of the visual buffer that its tokens attend to, page by page. The first `keyed` pages are remembered, the last
@@ -197,7 +199,7 @@ class Generation(msgspec.Struct, tag=True, kw_only=True):
 
 
 class Answers(msgspec.Struct, tag=True):
-    """The answers of a prompt, handed over to decode in another memory, which has to read their pages.
+    """Hand over the answers of a prompt to decode in another memory. That has to read their pages.
 
     Answers may share pages; each is in the `offer` once, under the number that the answers name it by.
     """
@@ -208,7 +210,7 @@ class Answers(msgspec.Struct, tag=True):
 
 
 class FilledPages(msgspec.Struct, tag=True):
-    """Further KV pages that are full of a prompt whose answers will be decoded in another memory than it is prefilled.
+    """Offer further full KV pages of a prompt. Its answers will be decoded in another memory than it is prefilled.
 
     `Answers` names them again. Without any no answers come: all have ended with their first tokens.
     """
@@ -218,7 +220,7 @@ class FilledPages(msgspec.Struct, tag=True):
 
 
 class Released(msgspec.Struct, tag=True):
-    """Offered pages were read, or are not wanted any more: of a unit, or of a prompt's answers (None)."""
+    """Report that offered pages were read, or are not wanted any more: of a unit, or of a prompt's answers (None)."""
 
     uid: int
     unit: int | None = None
@@ -237,8 +239,9 @@ class Abort(msgspec.Struct, tag=True):
 
 
 class HandOver(msgspec.Struct, tag=True):
-    """Let `hosts`, in the same memory, decode what was to be decoded by `instance`: it hands over what it has, and
-    whoever prefills sends what is still to come.
+    """Let `hosts`, in the same memory, decode what `instance` was to decode.
+
+    It hands over what it has, and prefill sends what is still to come.
     """
 
     instance: str
@@ -246,22 +249,22 @@ class HandOver(msgspec.Struct, tag=True):
 
 
 class PagesFreed(msgspec.Struct, tag=True):
-    """Pages came free that the receiver may be waiting for."""
+    """Report that pages came free that the receiver may be waiting for."""
 
 
 class OutputReady(msgspec.Struct, tag=True):
-    """A thread of the receiver, which decodes media or encodes, has finished something."""
+    """Report that a thread of the receiver has finished something. It decodes media or encodes."""
 
 
 class Placed(msgspec.Struct, tag=True):
-    """From now on the instances are these; the one named `changed` hosts other stages than before."""
+    """Announce the instances from now on. The one named `changed` hosts other stages than before."""
 
     placement: Placement
     changed: str
 
 
 class Reborn(msgspec.Struct, tag=True):
-    """The worker of an instance has died: what is sent to it from now on goes to its next incarnation.
+    """Announce that the worker of an instance has died. Later messages to it go to its next incarnation.
 
     To be answered by `Heard`, with the number.
     """
@@ -293,7 +296,7 @@ class Count(msgspec.Struct, tag=True):
 
 
 class Heard(msgspec.Struct, tag=True):
-    """An instance has done what a message of this number asks for; what it sent before has been sent.
+    """Confirm that an instance has done what a message of this number asks for. What it sent before has been sent.
 
     Where it was asked to count, `shared` has its references, by pool and page.
     """
@@ -304,7 +307,10 @@ class Heard(msgspec.Struct, tag=True):
 
 
 class Ended(msgspec.Struct, tag=True):
-    """A worker of this generation has ended with a code; it comes behind all that the worker sent to the engine."""
+    """Report that a worker of this generation has ended with a code.
+
+    It comes behind all that the worker sent to the engine.
+    """
 
     instance: str
     code: int
@@ -316,9 +322,10 @@ class Shutdown(msgspec.Struct, tag=True):
 
 
 class Token(msgspec.Struct):
-    """Token `number` (from 0) of one answer; `finish` ends it, `error` the whole request: its grammar cannot go on.
+    """Carry token `number` (from 0) of one answer.
 
-    The first comes from prefill and the next from decode, so they may arrive the wrong way round.
+    `finish` ends it, `error` the whole request: its grammar cannot go on. The first comes from prefill and the next
+    from decode, so they may arrive the wrong way round.
     """
 
     uid: int
@@ -331,7 +338,7 @@ class Token(msgspec.Struct):
 
 
 class Ready(msgspec.Struct, tag=True):
-    """A worker is up; `decode_step` are the seconds of a lone decode step, if it hosts decode.
+    """Report that a worker is up. `decode_step` are the seconds of a lone decode step, if it hosts decode.
 
     `weights_sum` is that of the weights in a device's own memory, as a worker has found them that computes with them.
     """
@@ -343,13 +350,13 @@ class Ready(msgspec.Struct, tag=True):
 
 
 class Unfit(msgspec.Struct, tag=True):
-    """A worker cannot be: what it was told to load or to use is wrong, and a restart would not help."""
+    """Report that a worker cannot be: its model or its devices are wrong. A restart would not help."""
 
     reason: str
 
 
 class Rehearse(msgspec.Struct, tag=True):
-    """Request to do the largest step that there can be, before there are any requests.
+    """Ask for the largest step that there can be, before there are any requests.
 
     Encode takes of a medium like this, if there is one, as many units as its budget lets it; a row of the patch buffer
     has `row_bytes`. A `share` that is known need not be tried out.
@@ -361,7 +368,7 @@ class Rehearse(msgspec.Struct, tag=True):
 
 
 class Rehearsed(msgspec.Struct, tag=True):
-    """The largest step was done; `free` are the bytes of the device's own memory that nobody uses after it.
+    """Report that the largest step was done. `free` are the bytes of the device's own memory that nobody uses after it.
 
     Steps with `share` of the budgets for encoding and prefill are as long as streams beside them may wait.
     """
@@ -371,7 +378,10 @@ class Rehearsed(msgspec.Struct, tag=True):
 
 
 class Kept(msgspec.Struct):
-    """Pages that hold what `key` stands for, also when they are free, until they are taken anew."""
+    """Announce pages that hold what `key` stands for, until they are taken again.
+
+    They do so also when they are free.
+    """
 
     buffer: CachedBuffer
     key: bytes
@@ -379,7 +389,7 @@ class Kept(msgspec.Struct):
 
 
 class WatchedUnits(msgspec.Struct):
-    """Units of a watched request (counted over the whole of it) that were decoded, and the pages that they fill."""
+    """Report decoded units of a watched request, and their pages. Units are counted over the whole request."""
 
     uid: int
     units: list[int]
@@ -387,7 +397,7 @@ class WatchedUnits(msgspec.Struct):
 
 
 class Lookup(msgspec.Struct):
-    """Tokens of a request that a cache was asked for, and how many of them it had."""
+    """Count tokens of a request that a cache was asked for, and those it had."""
 
     uid: int
     buffer: CachedBuffer
@@ -396,7 +406,10 @@ class Lookup(msgspec.Struct):
 
 
 class PromptLogprobs(msgspec.Struct, tag=True):
-    """Log probabilities of a prompt's tokens from position `start` on; all come before the prompt's end is reported."""
+    """Carry log probabilities of a prompt's tokens from position `start` on.
+
+    All come before the prompt's end is reported.
+    """
 
     uid: int
     start: int
@@ -404,16 +417,16 @@ class PromptLogprobs(msgspec.Struct, tag=True):
 
 
 class PromptVector(msgspec.Struct, tag=True):
-    """A prompt's pooled hidden state, float32; it comes before the prompt's end is reported."""
+    """Carry a prompt's pooled hidden state, float32. It comes before the prompt's end is reported."""
 
     uid: int
     data: bytes
 
 
 class Report(msgspec.Struct, tag=True, kw_only=True):
-    """What a worker's step produced, and how many requests each of its stages holds.
+    """Report what a worker's step produced, and how many requests each stage holds.
 
-    `through` are requests that want no tokens, at the ends of their prompts. What is `kept` can be read from other
+    `through` are requests that want no tokens, at the ends of their prompts. Pages in `kept` can be read from other
     memories at the `address` of the worker's carrier, if it has one.
     """
 
@@ -430,14 +443,14 @@ class Report(msgspec.Struct, tag=True, kw_only=True):
 
 
 class Preempted(msgspec.Struct, tag=True):
-    """Decode gave this answer's pages back; it must be recomputed."""
+    """Report that decode gave this answer's pages back. It must be recomputed."""
 
     uid: int
     index: int
 
 
 class HandedOver(msgspec.Struct, tag=True):
-    """Another instance of the same memory, `host`, decodes this answer, or will do so."""
+    """Report that another instance of the same memory, `host`, decodes this answer, or will do so."""
 
     uid: int
     index: int
@@ -445,7 +458,7 @@ class HandedOver(msgspec.Struct, tag=True):
 
 
 class Stale(msgspec.Struct, tag=True):
-    """Pages that the request was to reuse instead of its media were taken by others: it must start anew.
+    """Report that others took pages that the request was to reuse instead of its media. It must start again.
 
     If they could not be read elsewhere, there is a reason.
     """
@@ -455,7 +468,7 @@ class Stale(msgspec.Struct, tag=True):
 
 
 class Failed(msgspec.Struct, tag=True):
-    """The request cannot go on; `param` is its field at fault, if there is one."""
+    """Report that the request cannot go on. `param` is its field at fault, if there is one."""
 
     uid: int
     message: str
@@ -464,7 +477,7 @@ class Failed(msgspec.Struct, tag=True):
 
 
 class Drained(msgspec.Struct, tag=True):
-    """An aborted request has left every stage."""
+    """Report that an aborted request has left every stage."""
 
     uid: int
 

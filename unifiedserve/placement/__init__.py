@@ -1,4 +1,4 @@
-"""Which processes serve a model: what stages each hosts, and on which cores. Placements are data, not code."""
+"""Place a model on processes: their stages and their cores. Placements are data, not code."""
 
 from unifiedserve.placement.changes import ChangingPlacement, RoleChange
 from unifiedserve.placement.instances import (

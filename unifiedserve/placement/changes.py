@@ -1,4 +1,4 @@
-"""A placement some of whose instances are about to host other stages."""
+"""Change a placement, some of whose instances are about to host other stages."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,7 +8,7 @@ from unifiedserve.placement.instances import Instance, Placement, Stage
 
 @dataclass(eq=False)
 class RoleChange:
-    """An instance on its way to other stages, since `began` (monotonic seconds).
+    """Track an instance on its way to other stages, since `began` (monotonic seconds).
 
     It drains until its old worker has no part in any request; then a new one starts.
     """
@@ -20,7 +20,7 @@ class RoleChange:
 
 
 class ChangingPlacement:
-    """Owns the placement, and the changes that are under way."""
+    """Own the placement, and the changes that are under way."""
 
     def __init__(self, placement: Placement) -> None:
         self.placement = placement  # as the workers have been started
@@ -38,7 +38,7 @@ class ChangingPlacement:
         return None if self._under_way else self.placement
 
     def start(self, before: Instance, after: Instance, now: float) -> RoleChange:
-        """Let an instance take no new requests from now on (monotonic seconds), because it is to change."""
+        """Let an instance take no new requests from now on (monotonic seconds). It is to change."""
         self._under_way[after.name] = change = RoleChange(before, after, now)
         return change
 
@@ -63,7 +63,7 @@ class ChangingPlacement:
         self.changes += 1
 
     def restart(self) -> None:
-        """Note that all workers start anew, each with the stages that were wanted last."""
+        """Note that all workers start again, each with the stages that were wanted last."""
         for change in self._under_way.values():
             self.placement = self.placement.changed(change.after)
         self.changes += len(self._under_way)

@@ -1,4 +1,4 @@
-"""Sets of cores: as people write them, and which of them each part of a placement gets."""
+"""Read and write sets of cores, and divide them among the parts of a placement."""
 
 import re
 from collections.abc import Collection, Sequence

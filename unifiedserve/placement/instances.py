@@ -1,4 +1,4 @@
-"""Stages, the worker processes that host them, and all processes of an engine."""
+"""Name stages, the worker processes that host them, and all processes of an engine."""
 
 from collections.abc import Container, Iterable
 from enum import StrEnum
@@ -7,14 +7,14 @@ import msgspec
 
 
 class Network(StrEnum):
-    """The two networks of a multimodal model. One of texts has the second alone."""
+    """Name the two networks of a multimodal model. One of texts has the second alone."""
 
     ENCODER = "encoder"
     LANGUAGE = "language model"
 
 
 class Stage(StrEnum):
-    """The four stages of a request, in order."""
+    """Name the four stages of a request, in order."""
 
     VISION = "vision"
     ENCODE = "encode"
@@ -69,7 +69,7 @@ MODEL_STAGES = (Stage.ENCODE, Stage.PREFILL, Stage.DECODE)
 
 
 class Instance(msgspec.Struct, frozen=True):
-    """A worker process: the stages it hosts, the cores that it may use, and the memory that its pages are in.
+    """Describe a worker process: its stages, the cores that it may use, and the memory of its pages.
 
     Without `cores` it may use all of the engine's.
     """
@@ -98,7 +98,7 @@ class Instance(msgspec.Struct, frozen=True):
 
     @property
     def only_decodes_media(self) -> bool:
-        """Tell whether it needs nothing of the model, so that a sandbox can take everything else from it."""
+        """Tell whether it needs nothing of the model. A sandbox can then take everything else from it."""
         return self.stages == (Stage.VISION,)
 
     @property
@@ -116,7 +116,7 @@ class Instance(msgspec.Struct, frozen=True):
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """A table of instances and the stages that they host. Every one of them runs the same worker.
+    """Map instances to the stages that they host. Every one of them runs the same worker.
 
     With `irp` the units of one request are spread over all that encode (EPD §3.3.2: intra-request parallelism).
     """
@@ -157,7 +157,7 @@ class Placement(msgspec.Struct, frozen=True):
 
     @property
     def sends_back(self) -> bool:
-        """Tell whether what is encoded in a memory may be prefilled in another one, and decoded in the first again."""
+        """Tell whether requests may leave a memory for prefill, and return to decode. They are encoded in it."""
         hosted = list(map(self.hosted_in, self.memories))
         leaves = any({Stage.ENCODE, Stage.DECODE} <= stages and Stage.PREFILL not in stages for stages in hosted)
         return leaves and any(Stage.PREFILL in stages and Stage.DECODE not in stages for stages in hosted)
@@ -195,7 +195,10 @@ class Placement(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, instances=instances)
 
     def beside(self, name: str) -> list[Instance]:
-        """Return the other instances that may want the same cores, or the same GPU, as the one of that name."""
+        """Return the other instances that may want the same cores, or the same GPU.
+
+        The name is that of one instance.
+        """
         own = next(instance for instance in self.instances if instance.name == name)
         others = (other for other in self.instances if other.name != name and other.meets(own))
         return [other for other in others if self._shares_gpu(own, other)]

@@ -1,4 +1,4 @@
-"""The placements that have names: those of the systems that are compared with each other.
+"""Name the placements of the systems that are compared with each other.
 
 Each is a list of groups of parts. Groups have cores of their own; with a single one all parts share all cores.
 """

@@ -1,4 +1,4 @@
-"""Placements over the NUMA nodes of a machine, with a memory for each."""
+"""Place instances over the NUMA nodes of a machine, with a memory for each."""
 
 from collections.abc import Collection, Mapping
 

@@ -1,4 +1,4 @@
-"""A placement as it is written: parts such as `ep@0-3`, from which instances are made."""
+"""Read a placement as it is written: parts such as `ep@0-3` become instances."""
 
 import re
 from collections import Counter
@@ -27,7 +27,7 @@ _EXPECTED = ", ".join(f"{letter} ({stage})" for letter, stage in LETTERS.items()
 
 
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """So many instances with the stages that `stages` has letters of.
+    """Describe so many instances, whose stages have the letters in `stages`.
 
     They run on `cores` (empty: those that are left), with their pages in `memory` (empty: that of their GPU's number,
     or the first one), which is on the GPU of number `gpu` (None: as other parts have it).

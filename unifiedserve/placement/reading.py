@@ -1,4 +1,4 @@
-"""From what a user writes to a placement: a name, parts, or a file."""
+"""Read a placement from a user's text: a name, parts, or a file."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -73,7 +73,7 @@ def _of_parts(parts: Sequence[Part], available: Sequence[int]) -> tuple[Instance
 
 
 def _vision(placed: Sequence[tuple[Part, Sequence[int]]]) -> tuple[Part, Sequence[int]]:
-    """Return vision as a part of its own, on the cores and in the memory of the first part that encodes."""
+    """Return vision as a part of its own. It has the cores and the memory of the first part that encodes."""
     encoders = ((part, cores) for part, cores in placed if Stage.ENCODE in stages_of(part.stages))
     first, cores = next(encoders, (Part("e"), ()))
     return Part("v", memory=first.home), cores

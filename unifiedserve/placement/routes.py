@@ -1,4 +1,4 @@
-"""Which instances serve a request: near each other, and of those the ones with the least work left."""
+"""Choose the instances that serve a request: near each other, with the least work left."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ from unifiedserve.placement.instances import ENGINE, Placement, Stage
 
 
 class Route(msgspec.Struct, frozen=True, array_like=True):
-    """The names of the instances that serve an attempt at a request; empty: none does yet.
+    """Name the instances that serve an attempt at a request. Empty: none does yet.
 
     Several may encode it: vision gives each unit to one of them when it is decoded. Without media, or where all of them
     are cached, it goes to prefill at once.
@@ -40,14 +40,14 @@ class Route(msgspec.Struct, frozen=True, array_like=True):
         return msgspec.structs.replace(self, decode=host)
 
     def without(self, name: str) -> "Route":
-        """Return the route of answers that are with decode where an instance, which does not decode them, has left."""
+        """Return the route of answers in decode without an instance that has left. That one does not decode them."""
         encode = tuple(host for host in self.encode if host != name)
         vision, prefill = ("" if self.vision == name else self.vision), self.prefill
         return Route(vision, encode, self.decode if prefill == name else prefill, self.decode)
 
 
 class Load(NamedTuple):
-    """What is left of an attempt: tokens in each stage that it has not left, and where that is done."""
+    """Count what is left of an attempt: tokens in each stage that it has not left, and where they are computed."""
 
     route: Route
     left: Mapping[Stage, int]
@@ -56,10 +56,10 @@ class Load(NamedTuple):
 def choose_route(placement: Placement, loads: Iterable[Load], *, media: bool = True) -> Route:
     """Return the route of a further attempt: to the host with the least pending tokens (ModServe §4.3), else the first.
 
-    Who serves it in one stage does so in all that it hosts: between these nothing has to travel. Prefill is in the
-    memory of the encoders, and decode in that of prefill, where that has a host. Where units of one request are encoded
-    in parallel all encoders of one memory serve it (EPD §3.3.2, IRP). Without `media` it begins in prefill. A node that
-    encodes for others gives each request to one encoder, behind which the engine stands for who prefills.
+    A host that serves it in one stage does so in all that it hosts: between these nothing has to travel. Prefill is in
+    the memory of the encoders, and decode in that of prefill, where that has a host. Where units of one request are
+    encoded in parallel all encoders of one memory serve it (EPD §3.3.2, IRP). Without `media` it begins in prefill. A
+    node that encodes for others gives each request to one encoder; the engine stands in for the nodes that prefill.
     """
     hosts = {stage: placement.hosts(stage) for stage in placement.stages}
     pending = Counter[str]()

@@ -1,4 +1,4 @@
-"""Stage schedulers: pure functions from what a worker holds to what its next step does.
+"""Schedule the stages by pure functions: from what a worker holds to its next step.
 
 No I/O, no torch and no clock in here, so that the same code runs in the workers, under property tests
 and in a simulator.

@@ -1,4 +1,4 @@
-"""From the daemon's options to the budget of a worker's steps."""
+"""Derive the budget of a worker's steps from the daemon's options."""
 
 from dataclasses import replace
 

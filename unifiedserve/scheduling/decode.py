@@ -1,4 +1,4 @@
-"""Continuous batching of decode, with preemption by recompute."""
+"""Batch decode continuously, with preemption by recompute."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ Key = tuple[int, int]
 def schedule_decode(
     sequences: Sequence[DecodeState], kv_free: int, page_tokens: int, max_running: int
 ) -> tuple[list[Key], list[Key]]:
-    """Return the sequences (uid, index) that take their next step, and those that must give their pages back.
+    """Return the sequences (uid, index) that step next, and those that must give pages back.
 
     They come in the order of their turns, priority, then age, whatever the order of service: a stream that has begun
     is not held up by one that begins. When the pages for growth run out, the last in turn is preempted: the

@@ -1,4 +1,4 @@
-"""Full pages of prompts that are prefilled in another memory are read early, and given back when others need pages.
+"""Read full pages of prompts that another memory prefills early. Others get these pages when they need them.
 
 They have what nobody else needs, and go as soon as somebody does. So whoever reads early waits for nothing here and is
 waited for by nobody: what is read while a prompt is prefilled need not be read at its end, and that is all.
@@ -14,7 +14,7 @@ _Held = EarlyPages | WaitingAnswers
 
 
 def schedule_early(state: State) -> list[Pull]:
-    """Return what is read early while all answers that have come are read, and nobody else takes pages."""
+    """Return what is read early. Nothing is while answers that have come are unread, or others take pages."""
     left = state.kv_free - state.kv_total // _KEPT_FREE - len(state.decodes)
     left -= sum(answers.kv_pages for answers in state.arriving)
     pulls = []

@@ -1,4 +1,4 @@
-"""Prefill-encode orchestration (UnifiedServe Alg. 3): two token budgets a step, one for each stage.
+"""Orchestrate prefill and encode (UnifiedServe Alg. 3): two token budgets a step, one for each stage.
 
 Requests go in the order of their queue; encoding is batched ahead of prefill up to a budget of its own, and goes on
 while prefill waits for KV pages. While a long request is first in turn, half of each step is kept for short ones: no
@@ -31,16 +31,15 @@ def schedule_encode(state: State, budget: Budget) -> list[EncodeWork]:
 
 
 def schedule_prefill(state: State, budget: Budget, beside_decode: bool = False) -> list[Chunk]:
-    """Return the prompt chunks to prefill now, if they are worth a pass over the weights.
+    """Return the prompt chunks to prefill now, if they merit a pass.
 
-    They are if they fill the budget or bring a prompt to its end; less is left to grow, for a request whose media are
-    in decoding gets all of its tokens without more being prefilled, unless it has a window that is full. Beside
+    They are if they fill the budget or bring a prompt to its end. Less is left to grow, because a request whose media
+    are in decoding gets all of its tokens without more being prefilled, unless it has a window that is full. Beside
     sequences that decode, which read the weights anyway, every token counts. A step that ends a prompt is filled no
-    further than is efficient: first tokens do not wait for one another. A chunk ends before a unit that must be whole
-    and does not fit the budget; one that begins with it takes all of it all the same. A request gets all of its KV
-    pages at its first chunk; pages for the growth of running decodes are kept back, unless nothing holds any. A step
-    takes no longer than whoever is short may wait for it; one that ends a short prompt takes nothing along of those
-    that are not.
+    further than is efficient, because first tokens do not wait for one another. A chunk ends before a unit that must be
+    whole and does not fit the budget; one that begins with it takes all of it all the same. A request gets all of its
+    KV pages at its first chunk. Pages for the growth of running decodes are kept back, unless nothing holds any. A step
+    takes no longer than short prompts may wait for it; one that ends a short prompt takes along only short ones.
     """
     step = _PrefillStep(state, budget)
     ready = (request for request in state.prefills if request.reach > request.prefilled)
@@ -52,11 +51,11 @@ def schedule_prefill(state: State, budget: Budget, beside_decode: bool = False) 
 
 
 def schedule_in_between(state: State, budget: Budget, encoding: Collection[int], sharing: bool) -> list[Chunk]:
-    """Return the chunks of short prompts that can go in between layers of the encoder, which is at work on `encoding`.
+    """Return the chunks of short prompts that fit between layers of the encoder.
 
-    They have no visual tokens, which might still be on their way, are of no lower class and overtake nobody who waits
-    for KV pages. They come before these requests (uids) in turn; if the encoder is `sharing`, for it has had half of
-    the time, they may come later.
+    The encoder is at work on `encoding`. The prompts have no visual tokens, which might still be on their way, are of
+    no lower class and overtake nobody who waits for KV pages. They come before these requests (uids) in turn. If the
+    encoder is `sharing`, because it has had half of the time, they may come later.
     """
     step = _PrefillStep(state, budget)
     step.fill(_in_between(state, budget, encoding, sharing), budget.prefill_tokens or _UNLIMITED)
@@ -64,7 +63,7 @@ def schedule_in_between(state: State, budget: Budget, encoding: Collection[int],
 
 
 def first_without_pages(state: State, budget: Budget, begun: Collection[PrefillState]) -> Place | None:
-    """Return the place of the first that is not let in when these are, because KV pages lack; None if none does."""
+    """Return the place of the first that KV pages keep out when these are admitted. None if all come in."""
     free = state.kv_free - sum(request.kv_pages for request in begun if not request.admitted)
     first = next((request for request in state.prefills if request.waits_for_pages and request not in begun), None)
     if first is None or _fits(first.kv_pages, free, state.kv_total, budget.kv_reserve):
@@ -89,7 +88,10 @@ def _in_between(state: State, budget: Budget, encoding: Collection[int], sharing
 
 
 def _overtaking(ready: Iterable[PrefillState], budget: Budget, most: int) -> list[PrefillState]:
-    """Return the short requests that come before the first in turn, of its priority, until they need `most` tokens."""
+    """Return the short requests that come before the first in turn.
+
+    They have its priority, and need `most` tokens together.
+    """
     if not budget.short_tokens or not most:
         return []
     found: list[PrefillState] = []
@@ -108,7 +110,7 @@ def _overtaking(ready: Iterable[PrefillState], budget: Budget, most: int) -> lis
 
 
 class _EncodeStep:
-    """A batch of the encoder as it is filled."""
+    """Fill a batch of the encoder."""
 
     def __init__(self, budget: Budget) -> None:
         self.work: list[EncodeWork] = []
@@ -148,7 +150,7 @@ class _EncodeStep:
 
 
 class _PrefillStep:
-    """The prompt chunks of a forward pass as they are found."""
+    """Collect the prompt chunks of a forward pass."""
 
     def __init__(self, state: State, budget: Budget) -> None:
         self.chunks: list[Chunk] = []
@@ -162,7 +164,7 @@ class _PrefillStep:
         self._ends = False  # a prompt
 
     def fill(self, requests: Iterable[PrefillState], most: int) -> None:
-        """Add chunks until the step has `most` tokens, or what is efficient if it ends a prompt."""
+        """Add chunks until the step has `most` tokens. If it ends a prompt it takes what is efficient."""
         chosen = {chunk.uid for chunk in self.chunks}
         if self._ends:
             most = min(most, max(self._budget.enough, 2 * self._taken))
@@ -208,7 +210,7 @@ class _PrefillStep:
 
 
 def _longest(budget: Budget, prompt_token: float) -> int:
-    """Return how many tokens a step may have with a prompt that is not short, at so many seconds a token.
+    """Return the most tokens of a step with a prompt that is not short. A token takes so many seconds.
 
     It has some in any case: shorter steps would cost more a token, and so get shorter still.
     """

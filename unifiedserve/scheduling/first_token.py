@@ -1,4 +1,4 @@
-"""When a request's first token may be expected, and how many frames of a video bring it in time."""
+"""Predict the time of a request's first token, and how many frames allow it."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ _SMALLER = 0.8  # of the frames are tried next: nobody misses fewer
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be done for a first token: tokens to prefill and to encode, pixels of images, videos to decode.
+    """Count what a first token takes: tokens to prefill and to encode, pixels of images, videos to decode.
 
     `video_seconds` is what FlashCodec's cost model tells for the videos; None if it cannot be told.
     """
@@ -22,7 +22,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outlook(msgspec.Struct, frozen=True):
-    """What a request that comes now can expect: the seconds that it waits for others, and what work costs."""
+    """Tell what a request that comes now can expect: seconds of waiting for others, and the cost of work."""
 
     wait: float = 0.0
     costs: Costs = Costs()
@@ -46,7 +46,7 @@ class Outlook(msgspec.Struct, frozen=True):
 
 
 def affordable_frames(frames: int, seconds: Callable[[int], float | None], limit: float) -> int:
-    """Return how many of so many frames to look at, such that the first token comes within `limit` seconds.
+    """Return how many of so many frames to look at. The first token then comes within `limit` seconds.
 
     `seconds` tells when it comes with a number of frames, and must not fall as that grows. All of them are taken where
     they come in time or it cannot tell; else the most of a few numbers, each a fifth below the one before; one if none

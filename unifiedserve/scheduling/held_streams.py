@@ -1,4 +1,4 @@
-"""The streams of a worker that decodes: when their tokens came, and what holds the time between them."""
+"""Watch the streams of a worker that decodes: when tokens came, and what holds the time between them."""
 
 from collections.abc import Collection
 
@@ -10,7 +10,7 @@ Key = tuple[int, int]
 
 
 class HeldStreams:
-    """Learns from each step that decodes; `control` says what heavy work may take beside the next ones."""
+    """Learn from each step that decodes. `control` says what heavy work may take beside the next ones."""
 
     def __init__(self, budget: Budget, share: float = 1.0) -> None:
         self.control = TbtControl(share)

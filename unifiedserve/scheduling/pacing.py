@@ -1,4 +1,4 @@
-"""How decoding and the heavy stages share the cores: the time between tokens has a target.
+"""Share the cores between decoding and the heavy stages: the time between tokens has a target.
 
 Apart, decode rests between its steps while others have work; together in one worker, prompt and encoder budgets are
 cut so that a mixed step ends in time. Either way streams come at the target, and the rest goes to what is heavy.
@@ -47,7 +47,7 @@ def stretch(budget: Budget, waiting: int, streams: int, joining: bool = False) -
 
 
 def joins_soon(plan: Plan, state_of: Callable[[int], PrefillState], budget: Budget) -> bool:
-    """Tell whether requests get their first tokens by this step, which begins with them, or by the next.
+    """Tell whether requests get their first tokens by this step or the next. This step begins with them.
 
     The next step can take all of a short prompt when this one has encoded its media.
     """
@@ -59,7 +59,7 @@ def joins_soon(plan: Plan, state_of: Callable[[int], PrefillState], budget: Budg
 
 
 def within_share(budget: Budget, share: float) -> Budget:
-    """Return the budget of steps that decode, cut to the share that heavy work may have beside them."""
+    """Cut the budget of steps that decode to the share of heavy work beside them."""
     return replace(budget, slo_tbt=budget.slo_tbt * share, rest=budget.rest * share) if share < 1 else budget
 
 
@@ -69,7 +69,7 @@ def leaves_cores(share: float) -> bool:
 
 
 def heavy_within_share(budget: Budget, share: float) -> Budget:
-    """Return the budget of steps that do not decode, beside a worker that does, cut to their share.
+    """Cut the budget of steps that do not decode to their share. They run beside a worker that does.
 
     It is not cut so far that a step would be no shorter for it.
     """
@@ -99,7 +99,7 @@ def learn_encode(costs: Costs, visual_tokens: int, seconds: float) -> Costs:
 
 
 def prefill_within(budget: Budget, costs: Costs) -> Budget:
-    """Return the budget with its prompt tokens cut, so that a step which also decodes stays below the target."""
+    """Cut a budget's prompt tokens, so that a step which also decodes meets the target."""
     if not budget.slo_tbt:
         return budget
     fitting = max(budget.least_prompt, _affordable(room_beside(budget, costs.decode), costs.prompt_token))
@@ -107,7 +107,7 @@ def prefill_within(budget: Budget, costs: Costs) -> Budget:
 
 
 def encode_within(budget: Budget, costs: Costs, prompt_tokens: int) -> Budget:
-    """Return the budget with its visual tokens cut likewise, in a step that also takes `prompt_tokens`."""
+    """Cut a budget's visual tokens likewise, in a step that also takes `prompt_tokens`."""
     if not budget.slo_tbt:
         return budget
     left = room_beside(budget, costs.decode) - prompt_tokens * costs.prompt_token
@@ -129,7 +129,7 @@ def within_cap(budget: Budget, state: State, cap: float, decodes: int = 0) -> Bu
 
 
 def heavy_within_cap(budget: Budget, state: State) -> Budget:
-    """Return the budget of steps where nothing decodes, cut to their cap, but not so far that it would gain nothing."""
+    """Cut the budget of steps where nothing decodes to their cap. It stays large enough to gain something."""
     if not budget.step_cap:
         return budget
     efficient = replace(budget, least_prompt=LEAST_PROMPT, least_visual=_LEAST_VISUAL)
@@ -145,8 +145,9 @@ def _fitting(line: Line, seconds: float, most: int, least: int, others: int = 0)
 
 
 def room_beside(budget: Budget, decode: float) -> float:
-    """Return the seconds of a mixed step beside its sequences, which take `decode` seconds; at least in proportion to
-    them, like the rest between steps.
+    """Return the seconds of a mixed step beside its sequences, which take `decode` seconds.
+
+    They are at least in proportion to them, like the rest between steps.
     """
     return max(budget.slo_tbt - decode, budget.rest * decode)
 

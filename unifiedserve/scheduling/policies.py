@@ -1,4 +1,4 @@
-"""How a worker that hosts several stages mixes them in one step."""
+"""Mix several stages of a worker in one step."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -38,7 +38,7 @@ def encode_prefill(
 
 
 def _until_last(state: State, uids: set[int]) -> set[int]:
-    """Return the uids of all requests whose turn is no later than that of the last one of `uids`."""
+    """Return the uids of all requests that come no later than the last of `uids`."""
     served: set[int] = set()
     for request in state.prefills:
         if uids <= served:
@@ -86,7 +86,7 @@ def stage_level(
 
 
 def policy_for(stages: Iterable[Stage], scheduling: Scheduling = "adaptive") -> Policy:
-    """Return the policy of a worker with these language stages, which plans nothing for any other stage."""
+    """Return the policy of a worker with these language stages. It plans nothing for other stages."""
     hosted = set(MODEL_STAGES) & set(stages)
     decodes = Stage.DECODE in hosted
     if scheduling == "stage-level":
@@ -105,7 +105,7 @@ def policy_for(stages: Iterable[Stage], scheduling: Scheduling = "adaptive") -> 
 
 
 def goes_between(stages: Iterable[Stage], budget: Budget) -> bool:
-    """Tell whether a worker with these stages may let prompts in between layers of the encoder.
+    """Tell whether a worker with these stages may run prompts between layers of the encoder.
 
     Not where streams would wait for both: their steps are cut to the target anyway.
     """

@@ -1,4 +1,4 @@
-"""The largest steps that end in time, tried out once before there are requests."""
+"""Find the largest steps that end in time, by trying once before there are requests."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,24 +16,24 @@ _SIZES = (128, 1024)  # of steps whose costs are known from before
 
 
 class StepSeconds(NamedTuple):
-    """What steps of an instance take (seconds): passes over so many prompt tokens, batches of so many visual ones."""
+    """Time the steps of an instance (seconds): passes over prompt tokens, batches of visual tokens."""
 
     prompt: Callable[[int], float]
     visual: Callable[[int], float]
 
 
 def largest_share(seconds: Callable[[float], float], target: float) -> float:
-    """Return the largest share, a multiple of LEAST_SHARE, whose step takes no longer than the target.
+    """Return the largest multiple of LEAST_SHARE whose step stays within the target.
 
     `seconds` takes a step with some share of the budgets and says how long it was: longer with more. It is asked as
-    often as a binary search takes, at most six times. What cannot be reached is the least.
+    often as a binary search takes, at most six times. Where no share reaches the target, the least is returned.
     """
     parts = round(1 / LEAST_SHARE)
     return largest_within(lambda part: seconds(part / parts), target, parts, least=1) / parts
 
 
 def known_costs(steps: StepSeconds) -> StepCosts:
-    """Return what steps cost as if some had just been measured, which those that follow soon outweigh."""
+    """Return the costs of steps as if some had just been measured. Those that follow soon outweigh them."""
     passes = batches = Line()
     for tokens in _SIZES:
         passes, batches = passes.after(tokens, steps.prompt(tokens)), batches.after(tokens, steps.visual(tokens))
@@ -41,7 +41,7 @@ def known_costs(steps: StepSeconds) -> StepCosts:
 
 
 class Profile(NamedTuple):
-    """A budget that was found by trying, and what the steps took that were tried for it."""
+    """Hold a budget that was found by trying, and the seconds of the steps tried."""
 
     budget: Budget
     steps: StepCosts
@@ -60,7 +60,7 @@ def profiled(budget: Budget, steps: StepSeconds, lone_step: float) -> Profile:
 
 
 def _tried(seconds: Callable[[int], float], cap: float) -> tuple[int, Line]:
-    """Return the largest size whose step ends in time, and the line through all that were taken."""
+    """Return the largest size whose step ends in time. The line goes through all steps taken."""
     line = Line()
 
     def take(tokens: int) -> float:

@@ -1,4 +1,4 @@
-"""The schedulers of papers as these have them, to compare with: `--scheduling` says which one plans."""
+"""Implement the schedulers of papers as published, to compare with: `--scheduling` says which one plans."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,7 @@
-"""What is read from other memories, and when: the migration stage of HydraInfer (§4.3), seen from its target.
+"""Decide what is read from other memories, and when (HydraInfer §4.3, migration, seen from its target).
 
-Whoever needs pages takes all that it will need of a pool, or none, in the order of service; then it reads at once. What
-nobody reads stays where it is, so that a full target holds its sources back instead of overflowing.
+A request takes all pages that it will need of a pool, or none, in the order of service; then it reads at once. Pages
+that nobody reads stay where they are, so that a full target holds its sources back instead of overflowing.
 """
 
 from collections.abc import Collection
@@ -28,7 +28,7 @@ def first_left(state: State, pulls: Collection[Pull]) -> Place | None:
 
 
 def _units(state: State) -> tuple[list[Pull], int]:
-    """Return the units to be read, and how many pages of the visual buffer are left beside them."""
+    """Return the units to read, and the pages of the visual buffer left beside them."""
     free, pulls = state.visual_free, []
     for prompt in state.offering:
         if not prompt.has_room:

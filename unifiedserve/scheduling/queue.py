@@ -1,4 +1,4 @@
-"""Who goes first among the requests of a stage."""
+"""Order the requests of a stage."""
 
 from collections.abc import Callable, Iterator
 from operator import attrgetter
@@ -13,9 +13,10 @@ _AGEING = 8.0  # times its remaining work that a request lets newcomers go first
 
 
 class Queued(Protocol):
-    """A request that waits for a stage, or is in it.
+    """Hold a request that waits for a stage, or is in it.
 
-    `rank` is its place, the lowest first; it holds until `rank_ends` (monotonic seconds; -inf: it is to be found anew).
+    `rank` is its place, the lowest first. It holds until `rank_ends` (monotonic seconds; -inf: it is to be found
+    again).
     """
 
     ticket: Ticket
@@ -35,7 +36,7 @@ T = TypeVar("T", bound=Queued)
 
 
 class Queue(Generic[T]):
-    """The requests of a stage, in the order in which they are served.
+    """Keep the requests of a stage in the order of service.
 
     Priority classes go first in every order, in fcfs behind what has begun. Within one nobody waits for ever: only
     those can overtake a request that arrive before a moment that is fixed by its own target or its own work.
@@ -80,7 +81,7 @@ def _first_come(request: Queued, now: float) -> tuple[Rank, float]:
 
 
 def _least_slack(request: Queued, now: float) -> tuple[Rank, float]:
-    """Rank by the latest moment to begin at which a request alone would meet its target (ModServe §4.3, EPD §3.3.3).
+    """Rank by the latest moment to begin at which a request alone meets its target. ModServe §4.3, EPD §3.3.3.
 
     What is done of it counts in its favour, so that requests which are much alike do not take turns: all would be late.
     One that cannot meet its target any more goes behind those that can, as if it had a target several times as long.

@@ -1,4 +1,4 @@
-"""Which worker should host what, by the work that waits for each stage (EPD §3.2.3: role switching).
+"""Choose what each worker hosts, by the work that waits for each stage (EPD §3.2.3: role switching).
 
 Workers that decode media keep to that: the sandbox is around them alone.
 """
@@ -19,7 +19,7 @@ _APART = 30.0  # seconds between two changes, and without work until workers go 
 
 
 def work_left(left: Iterable[Mapping[Stage, int]], streams: Sequence[int], costs: Costs) -> dict[Stage, float]:
-    """Return the seconds of work that is left for encode, prefill and decode, as measured lately.
+    """Return the seconds of work left for encode, prefill and decode, as measured lately.
 
     So many tokens are `left` of requests; the `streams` have so many each, and are held to go on for as many.
     """
@@ -35,7 +35,7 @@ def work_left(left: Iterable[Mapping[Stage, int]], streams: Sequence[int], costs
 
 
 def longest_work(placement: Placement, seconds: Mapping[Stage, float]) -> float:
-    """Return the seconds until the last stage has done its work, each divided among its hosts.
+    """Return the seconds until the last stage is done. Its hosts share its work.
 
     A host of several stages counts as a part of one for each.
     """
@@ -61,10 +61,10 @@ def best_change(
 
 
 class RoleBalance:
-    """Decides when a worker changes. It has no clock: times are monotonic seconds."""
+    """Decide when a worker changes. It has no clock: times are monotonic seconds."""
 
     def __init__(self, configured: Placement) -> None:
-        """Without work for a while, the workers become `configured` again."""
+        """Begin without work. After a while without any, the workers become `configured` again."""
         self._configured = configured
         self._wish: Instance | None = None
         self._since = 0.0

@@ -1,4 +1,4 @@
-"""Media that go through a window of their buffers, because these do not hold all of them at once."""
+"""Pass media through a window of their buffers, which do not hold all at once."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -10,7 +10,7 @@ UnitPages = tuple[list[int], list[int]]  # of the patch buffer, and of the visua
 
 
 class Rolling:
-    """Gives a window's pages to the units of a request, in the order of the prompt, again and again."""
+    """Give a window's pages to the units of a request again and again. Units come in the order of the prompt."""
 
     def __init__(self, window: Window, units: Iterable[tuple[int, BufferPages]]) -> None:
         """Begin without pages; `units` are numbers, ascending, and how many pages each needs."""

@@ -1,4 +1,4 @@
-"""How many tokens to draft for a sequence: as many as pay, going by how its last drafts fared.
+"""Choose how many tokens to draft for a sequence. The fate of its last drafts says how many pay.
 
 A step takes little longer for some rows more, for its time goes into reading the weights. If a drafted token is right
 with probability p where those before it are, the i-th one gains p^i tokens: it pays while that is more than its row
@@ -20,7 +20,7 @@ def row_cost(weight_bits: float) -> float:
 
 
 class Acceptance(NamedTuple):
-    """The probability that a sequence's next drafted token is right, and the steps since that was last tried."""
+    """Estimate the probability that a sequence's next drafted token is right. It counts the steps since the last trial."""
 
     rate: float = 0.5
     idle: int = 0

@@ -1,4 +1,4 @@
-"""What the schedulers see of the requests, and what they answer."""
+"""Define what the schedulers see of the requests, and what they answer."""
 
 from bisect import insort
 from collections.abc import Collection
@@ -17,7 +17,7 @@ NO_RANK: Rank = (False, 0, 0.0, 0)
 
 @dataclass(slots=True, eq=False)
 class VisionState:
-    """A request whose media wait for, or are in, decoding.
+    """Describe a request whose media wait for, or are in, decoding.
 
     So many pages of a memory's patch buffer hold them all, and so many of its visual buffer what is encoded of them.
     """
@@ -52,7 +52,7 @@ class VisionState:
 
 @dataclass(slots=True)
 class Unit:
-    """An independent piece of encoder work (an image, or a temporal group of a video)."""
+    """Describe an independent piece of encoder work (an image, or a temporal group of a video)."""
 
     tokens: int
     position: int  # of its first visual token in the prompt
@@ -68,7 +68,7 @@ class Unit:
 
 @dataclass(slots=True, eq=False)
 class PrefillState:
-    """A request between arrival and its first token. Its progress is told by the methods, which are verbs."""
+    """Describe a request between arrival and its first token. Its methods, which are verbs, note its progress."""
 
     ticket: Ticket
     num_tokens: int
@@ -165,7 +165,7 @@ class PrefillState:
         self.rank_ends = float("-inf")
 
     def pull(self, units: Collection[int]) -> None:
-        """Note that these are being read from another memory, into room that it has for all of them."""
+        """Note that these are being read from another memory. There is room for all of them."""
         self.has_room = True
         self.offered = [unit for unit in self.offered if unit not in units]
 
@@ -205,8 +205,11 @@ class PrefillState:
 
 @dataclass(slots=True)
 class DecodeState:
-    """A running sequence: `num_tokens` of context after its next step, in `pages` KV pages, some of which hold a
-    recurrent state instead of tokens."""
+    """Describe a running sequence.
+
+    It has `num_tokens` of context after its next step, in `pages` KV pages, some of which hold a recurrent state
+    instead of tokens.
+    """
 
     ticket: Ticket
     index: int
@@ -226,7 +229,7 @@ class DecodeState:
 
 
 class WaitingAnswers(NamedTuple):
-    """Answers of a request whose pages are in another memory; here they need so many of each pool.
+    """Describe answers of a request whose pages are in another memory. Here they need so many of each pool.
 
     Of the KV cache they need `held` less, which were taken early: see `EarlyPages`.
     """
@@ -243,7 +246,7 @@ class WaitingAnswers(NamedTuple):
 
 
 class EarlyPages(NamedTuple):
-    """Full KV pages of a prompt that is still prefilled in another memory, from which its answers will come.
+    """Count the full KV pages of a prompt that another memory still prefills. Its answers will come from there.
 
     So many can be read, and `held` more have pages here.
     """
@@ -254,8 +257,10 @@ class EarlyPages(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """The last step that decoded (monotonic seconds), and what goes on elsewhere: whether stages have work for the
-    cores, how many requests wait for their first token, and whether some are about to join the streams.
+    """Describe the last step that decoded (monotonic seconds), and what goes on elsewhere.
+
+    Other stages may have work for the cores, so many requests wait for their first token, and some may be about to join
+    the streams.
     """
 
     started: float = float("-inf")
@@ -267,7 +272,7 @@ class Pace(NamedTuple):
 
 @dataclass(slots=True)
 class State:
-    """All that a language worker holds, the pages that are free, and the time.
+    """Hold all that a language worker has, the pages that are free, and the time.
 
     Prefills are in the order in which they are served (`Queue`), sequences and answers in that of their turns. Those
     prefills that are `offering` have units that can be read from another memory.
@@ -291,7 +296,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Limits of one step. `prefill_tokens` 0 means unlimited, and so does `slo_tbt` 0 (seconds between tokens)."""
+    """Limit one step. `prefill_tokens` 0 means unlimited, and so does `slo_tbt` 0 (seconds between tokens)."""
 
     prefill_tokens: int
     encode_tokens: int
@@ -324,7 +329,7 @@ class EncodeWork(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Prompt tokens [start, stop) of a request."""
+    """Select prompt tokens [start, stop) of a request."""
 
     uid: int
     start: int
@@ -332,7 +337,7 @@ class Chunk(NamedTuple):
 
 
 class Pull(NamedTuple):
-    """Pages of a request to be read from another memory: of these units or, without any, of its answers.
+    """Name pages of a request to be read from another memory: of these units or, without any, of its answers.
 
     With `early` they are so many full ones of its prompt, whose answers have not come.
     """
@@ -343,7 +348,7 @@ class Pull(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """One step: units to encode, prompt chunks to prefill, sequences (uid, index) to advance or preempt.
+    """Plan one step: units to encode, prompt chunks to prefill, sequences (uid, index) to advance or preempt.
 
     Pages that are to be pulled are read beside this step and the next ones; before, requests (uid) `forgo` what they
     have read early. A plan without work says when (monotonic seconds) there will be some even if nothing happens

@@ -1,4 +1,4 @@
-"""What a step of some size takes, as measured, and the largest one that ends in time."""
+"""Learn the seconds of steps by their size, and the largest that ends in time."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ def largest_within(seconds_of: Callable[[int], float], cap: float, most: int, le
 
 
 def largest_tried(take: Callable[[int], float], cap: float, most: int, least: int) -> int:
-    """Return the same, to within a part of itself, where it takes a step to tell how long one of its size is.
+    """Return the largest size whose step ends in time, by trying steps. It is right to within a part of itself.
 
     Sizes are doubled from the least on until one is too long: nothing is tried that is more than twice too large.
     """
@@ -39,7 +39,7 @@ def _halve(seconds_of: Callable[[int], float], cap: float, fits: int, too_much: 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A fixed part and a part for each token, fitted to the steps lately; older ones count less and less.
+    """Fit a fixed part and a part for each token to the latest steps. Older ones count less and less.
 
     The sums are over these steps: of weights, tokens, seconds, tokens squared, and tokens times seconds.
     """
@@ -74,7 +74,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class StepCosts:
-    """What passes over the language model take by their tokens, and batches of the encoder by theirs."""
+    """Learn the seconds of language passes and encoder batches, each by its tokens."""
 
     passes: Line = field(default_factory=Line)
     batches: Line = field(default_factory=Line)

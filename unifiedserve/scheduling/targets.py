@@ -1,4 +1,4 @@
-"""By when a request's first token is owed, and how much work it is."""
+"""Estimate when a request's first token is due, and how much work it is."""
 
 import msgspec
 
@@ -11,7 +11,7 @@ _LEAST = 0.5  # seconds; nobody notices less
 
 
 class Targets:
-    """Gives requests their places in the queues, by what work has cost lately (`costs`)."""
+    """Give requests their places in the queues, by the costs of work lately (`costs`)."""
 
     def __init__(self, config: EngineConfig) -> None:
         self._base = config.scheduling.slo_ttft / 1000
@@ -25,7 +25,7 @@ class Targets:
     def ticket(
         self, ticket: Ticket, prompt_tokens: int, encode_tokens: int, visual_tokens: int, own: float | None = None
     ) -> Ticket:
-        """Return the place of a request that has so many tokens to prefill and to encode.
+        """Return the place of a request with so many tokens to prefill and to encode.
 
         Its first token is owed within its `own` seconds, the daemon's for all of its visual tokens, or by its work.
         """

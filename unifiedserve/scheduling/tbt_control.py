@@ -1,4 +1,4 @@
-"""Holds the time between tokens (TBT) at its target: how much heavy work gets beside streams follows what is measured.
+"""Hold the time between tokens (TBT) at its target: measured gaps set how much heavy work streams get.
 
 What is held is the 99th percentile: of a hundred gaps one may be above the target. Two are too many, and heavy work
 gets less at once, in proportion to how far they were off; it gets more again, a little at a time, only after many gaps
@@ -20,7 +20,7 @@ LEAST_SHARE = 1 / 32  # of what it may get alone: heavy work always goes on
 
 @dataclass(frozen=True, slots=True)
 class TbtControl:
-    """The share of what heavy work could take that it gets, and the gaps since that was last changed.
+    """Hold the share that heavy work gets of what it could take. The gaps since its last change are counted.
 
     tbt    the 99th percentile of the last full window, in seconds; 0: there was none
     """
@@ -36,7 +36,7 @@ class TbtControl:
     calm: int = 0  # gaps since the last cut or growth in which all was well below the target
 
     def after(self, gap: float, target: float) -> "TbtControl":
-        """Return the control after a gap between two tokens of a stream, of which heavy work was a part; in seconds."""
+        """Return the control after a gap (seconds) in a stream. Heavy work had a part in it."""
         worst = tuple(sorted((*self.worst, gap))[-2:])
         now = replace(
             self,

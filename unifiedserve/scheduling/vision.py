@@ -1,4 +1,4 @@
-"""Admission to the vision stage: in the order of its queue, within the patch and the visual buffer."""
+"""Admit requests to the vision stage: in the order of its queue, within the patch and the visual buffer."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -43,11 +43,11 @@ def schedule_vision(
 ) -> list[int]:
     """Return the uids to start decoding, given what is `free` in each memory.
 
-    A request waits until all of its patches and of its visual tokens fit, and nobody behind it takes pages of its
-    memory, so that large ones are not starved by small ones; nor does who comes behind the first that waits
-    `first_elsewhere` for pages of this memory. All acquire pages in one order, patch and visual ones together and then
-    those of the KV cache, so nobody blocks another for ever. How the admitted requests share the decoder engines is
-    FlashCodec's business (UnifiedServe Alg. 2).
+    A request waits until all of its patches and of its visual tokens fit. Nobody behind it takes pages of its memory,
+    so that large ones are not starved by small ones. Requests also wait that come behind `first_elsewhere`, the first
+    that waits for pages of this memory. All acquire pages in one order, patch and visual ones together and then those
+    of the KV cache, so nobody blocks another for ever. FlashCodec shares the decoder engines among the admitted
+    requests (UnifiedServe Alg. 2).
     """
     admitted, left = [], dict(free)
     for request in requests:

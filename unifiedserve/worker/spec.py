@@ -51,7 +51,6 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def attached(self) -> set[str]:
-        """Return the memories that the instance works with: its own, and where it hosts vision those of all encoders.
-        """
+        """Return the memories that the instance works with: its own, and where it hosts vision those of all encoders."""
         encoders = {name for name, memory in self.layout.memories.items() if memory.patch.pages}
         return {self.instance.memory} | (encoders if Stage.VISION in self.instance.stages else set())

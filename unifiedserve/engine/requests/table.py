@@ -124,8 +124,7 @@ class RequestTable:
 
     @property
     def backlog(self) -> float:
-        """Return the seconds that it takes to encode and prefill those that wait for their first token, as estimated.
-        """
+        """Return the seconds that it takes to encode and prefill those that wait for their first token, as estimated."""
         return sum(active.work for active in self._requests if not (active.begun or active.ending))
 
     def left(self) -> Counter[Stage]:

@@ -1,4 +1,4 @@
-"""A simulator of one engine: the schedulers that really run, over counted pages and measured costs."""
+"""Simulate one engine: the schedulers that really run, over counted pages and measured costs."""
 
 from unifiedserve.scheduling.simulation.arrival import Arrival, FreePages, Rules
 from unifiedserve.scheduling.simulation.costs import StageCosts

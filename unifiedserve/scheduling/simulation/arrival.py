@@ -1,4 +1,4 @@
-"""What comes to a simulated engine, and what it has for it."""
+"""Describe what comes to a simulated engine, and what it has for it."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -7,12 +7,13 @@ from unifiedserve.messages.ticket import Ticket
 
 
 class Arrival(NamedTuple):
-    """A request that comes: text tokens before each unit and behind the last, the units' visual tokens, and how many
-    tokens it generates. Its ticket says when it comes (seconds).
+    """Describe a request that comes.
 
-    Decoding a unit of its media takes a core `decode` seconds; a GOP of a video holds `gop` units, 0: they are images.
-    Each unit fills `patch_pages` pages of the patch buffer. `media` are the images and videos that its units are parts
-    of. `target` are the seconds to its first token if it has its own.
+    It has text tokens before each unit and behind the last, the units' visual tokens, and the number of tokens it
+    generates. Its ticket says when it comes (seconds). Decoding a unit of its media takes a core `decode` seconds; a
+    GOP of a video holds `gop` units, 0: they are images. Each unit fills `patch_pages` pages of the patch buffer.
+    `media` are the images and videos that its units are parts of. `target` are the seconds to its first token if it has
+    its own.
     """
 
     ticket: Ticket
@@ -28,7 +29,7 @@ class Arrival(NamedTuple):
 
 @dataclass(slots=True)
 class FreePages:
-    """Pages of the three buffers that are free. One of the visual buffer has room for so many tokens of one unit."""
+    """Count the free pages of the three buffers. One of the visual buffer has room for so many tokens of one unit."""
 
     kv: int
     visual: int
@@ -37,7 +38,7 @@ class FreePages:
 
 
 class Rules(NamedTuple):
-    """What the model's family demands: chunks that end within no unit, or visual tokens that are kept for decode.
+    """State what the model's family demands: chunks that end within no unit, or visual tokens kept for decode.
 
     Kept ones are no part of the prompt, which needs all of them from its start. Without `overlap` they all are encoded
     before it is prefilled.

@@ -1,4 +1,4 @@
-"""A batch of the encoder in layers, in between which short prompts may go."""
+"""Run a batch of the encoder in layers. Short prompts may go in between."""
 
 from unifiedserve.scheduling.simulation.machine import Task, Work
 
@@ -6,7 +6,7 @@ _ROUNDING = 1e-9  # of a layer
 
 
 class Batch:
-    """The layers that are left of a batch. They run as one task, which a request that comes cuts short."""
+    """Hold the layers that are left of a batch. They run as one task, which a request that comes cuts short."""
 
     def __init__(self, work: Work, layers: int) -> None:
         self.layers = layers  # that have not begun

@@ -1,4 +1,4 @@
-"""Simulated time: what happens when."""
+"""Simulate time."""
 
 import heapq
 import itertools
@@ -8,7 +8,7 @@ Action = Callable[[], None]
 
 
 class Clock:
-    """Actions by their times (seconds); those of one time in the order in which they were made."""
+    """Order actions by their times (seconds). Those of one time keep the order in which they were made."""
 
     def __init__(self) -> None:
         self.now = 0.0

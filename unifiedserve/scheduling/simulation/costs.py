@@ -1,4 +1,4 @@
-"""What the stages' work costs on one machine with one model: measured once, kept as JSON."""
+"""Cost the stages' work on one machine with one model: measured once, kept as JSON."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from unifiedserve.scheduling.profile import StepSeconds
 
 
 class StageCosts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Seconds that pieces of work take with the machine to themselves; what is not given takes no time.
+    """Give the seconds that pieces of work take alone on the machine. Work that is not given takes no time.
 
     `half` and `waste` are what is lost when they share it. A pass over the weights takes as long for one token as for a
     few: what tokens cost comes on top. Context is counted in tokens that are attended to, by each sequence that decodes
@@ -54,12 +54,12 @@ class StageCosts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         path.write_bytes(msgspec.json.format(msgspec.json.encode(self)) + b"\n")
 
     def decode(self, sequences: int, context: int, *, half: bool = False) -> float:
-        """Return the seconds of a step that takes so many sequences, of so much context in all, one token further."""
+        """Return the seconds of a step that takes so many sequences one token further. `context` counts all of theirs."""
         seconds = self.decode_pass + sequences * self.sequence + context * self.context_token
         return seconds * self.half if half else seconds
 
     def prefill(self, tokens: int, attended: float) -> float:
-        """Return the seconds of a pass over prompt tokens that attend to so many tokens, summed over them."""
+        """Return the seconds of a pass over prompt tokens. They attend to so many tokens, summed over them."""
         return self.prefill_pass + tokens * self.prompt_token + attended * self.prompt_context
 
     def mixed(self, tokens: int, attended: float, sequences: int, context: int) -> float:
@@ -71,7 +71,7 @@ class StageCosts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return self.encode_batch + visual_tokens * self.visual_token
 
     def steps(self, slower: float = 1.0) -> StepSeconds:
-        """Return what steps take in a worker that has its device to itself, so many times slower than measured."""
+        """Return the costs of steps in a worker alone on its device. It is so many times slower than measured."""
         return StepSeconds(
             lambda tokens: slower * self.prefill(tokens, tokens * tokens / 2),
             lambda tokens: slower * self.encode(tokens),

@@ -1,4 +1,4 @@
-"""Workers of a simulated engine that die, and what goes on then, as `engine/replacement.py` has it."""
+"""Let workers of a simulated engine die, and go on as `engine/replacement.py` does."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -11,10 +11,10 @@ _BEFORE_DECODE = (Stage.VISION, Stage.ENCODE, Stage.PREFILL)
 
 
 class Deaths:
-    """Lets workers die at their times (seconds), and brings what was lost through again.
+    """Let workers die at their times (seconds), and bring what was lost through again.
 
-    What a worker decoded goes on in the next one from the pages that it has. Requests begin anew that it had a part in
-    before, and those whose answers it was about to take.
+    Answers that a worker decoded go on in the next one from the pages that it has. Requests begin again that it had a
+    part in before, and those whose answers it was about to take.
     """
 
     def __init__(
@@ -42,9 +42,9 @@ class Deaths:
 
 
 class _Return:
-    """The way back of what was lost: the other workers forget it, and its pages are free; the next ones start.
+    """Bring back what was lost: the other workers forget it, its pages are freed, successors start.
 
-    Then it begins anew.
+    Then it begins again.
     """
 
     def __init__(self, system: System, name: str, lost: list[Request]) -> None:
@@ -85,7 +85,7 @@ class _Return:
 
 
 def _loses(request: Request, name: str) -> bool:
-    """Tell whether something of a request is lost with the worker of an instance that does not decode it."""
+    """Tell whether a request loses something with the worker of an instance. That one does not decode it."""
     route = request.ticket.route
     before = any(name in route.hosts(stage) for stage in _BEFORE_DECODE)
     return (before and not request.decodes) or (route.decode == name and request.prefilled)

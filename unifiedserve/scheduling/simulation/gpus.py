@@ -1,4 +1,4 @@
-"""GPUs whose co-running stages slow each other, with video engines of their own, and the host beside them."""
+"""Model GPUs whose co-running stages slow each other. They have video engines, and the host beside them."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ _NONE: Interference = {}
 
 
 class Gpus:
-    """GPUs under MPS: all that is there runs at once, and slows the others.
+    """Model GPUs under MPS: all work there runs at once, and slows the rest.
 
     `interference[stage][other]` is how many times longer a stage takes beside another one on the same GPU, 1.0 where it
     is not given (UnifiedServe, Fig. 6). Beside several their factors multiply. A GPU decodes as many segments of videos

@@ -1,4 +1,4 @@
-"""A language worker in costs: what its turns decide takes pages and time, and ends in what they are told next."""
+"""Run a language worker in costs. Its turns' decisions take pages and time; the turns hear how they end."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
@@ -42,7 +42,7 @@ from unifiedserve.scheduling.turn import (
 
 
 class LanguageWorker:
-    """One step is: a pass over prompt chunks and sequences, then a batch of the encoder.
+    """Take steps: a pass over prompt chunks and sequences, then a batch of the encoder.
 
     With dual streams the batch goes on beside passes, on half of the cores; these have the others meanwhile.
     """
@@ -205,7 +205,7 @@ class LanguageWorker:
         self._system.wake(self)
 
     def _go_on(self, batch: Batch) -> None:
-        """Run the next layers of the encoder, or first the short prompts that may go in before them."""
+        """Run the next layers of the encoder, or first the short prompts allowed before them."""
         if not batch.layers:
             self._batch = None
             batch.end()
@@ -216,7 +216,7 @@ class LanguageWorker:
             batch.run(self._compute(batch.next(), partial(self._go_on, batch)))
 
     def _in_between(self, batch: Batch) -> Plan | None:
-        """Take in requests that have come, and return the plan of those that go in between."""
+        """Take in requests that have come, and plan those that go in between."""
         begun = [event for event in self._inbox if isinstance(event, Begin)]
         if not self._turn.goes_between or not (begun or batch.looks):
             return None
@@ -245,7 +245,7 @@ class LanguageWorker:
         return Work(seconds, Stage.PREFILL, partial(self._end_pass, plan, self._system.clock.now))
 
     def _decoding(self, plan: Plan, giving: bool) -> Work:
-        """Take the next step, and those after it if nothing happens meanwhile that could change them."""
+        """Take the next step, and those after it while nothing happens that could change them."""
         rests = self._system.machine.sharing.rests
         if self._turn.only_decodes and not (rests or self._beside):
             return self._stretching(plan)

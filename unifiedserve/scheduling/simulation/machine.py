@@ -1,4 +1,4 @@
-"""What computes, shared by all that runs at once: how fast each piece of work goes, and when the next one ends."""
+"""Share the hardware between all that runs at once: how fast work goes, and when the next piece ends."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -13,10 +13,11 @@ NICE_STEP = 1.25  # of the weights of two neighbouring levels: sched(7)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Demand:
-    """What a piece of work can use: so many cores, at a process's priority; if it names `cores`, of these only.
+    """Describe what a piece of work can use: so many cores, at a process's priority.
 
-    It is of a stage, or of the HTTP server (None). Where there are GPUs it runs on that of number `device`, or on the
-    host (None). Work alike has the same one: they are told apart by identity, which is fast.
+    If it names `cores`, of these only. It is of a stage, or of the HTTP server (None). Where there are GPUs it runs on
+    that of number `device`, or on the host (None). Work alike has the same one: they are told apart by identity, which
+    is fast.
     """
 
     threads: int
@@ -27,13 +28,13 @@ class Demand:
 
 
 class Sharing(Protocol):
-    """How a kind of hardware is shared."""
+    """Share a kind of hardware."""
 
     #: decode rests between its steps, or leaves cores, while others have work (as in `device.base.Sharing`)
     rests: bool
 
     def threads(self, giving: bool) -> int:
-        """Return how many cores a step may use that leaves a part to others, or none."""
+        """Return how many cores a step may use. Some steps leave a part to others."""
 
     def decoders(self, threads: int) -> int:
         """Return how many segments of videos an instance of so many `threads` decodes at once."""
@@ -43,7 +44,7 @@ class Sharing(Protocol):
 
 
 class Cores:
-    """Cores of a CPU: every thread gets at most one, and a share in proportion to its weight (CFS's, sched(7)).
+    """Share the cores of a CPU: each thread gets at most one, in proportion to its weight (CFS's, sched(7)).
 
     Threads of one step wait for each other: of what a step gets, the part `waste` is lost in proportion to what it does
     not get.
@@ -99,8 +100,10 @@ class Cores:
 
 
 class Work(NamedTuple):
-    """A part of a step: the seconds it takes alone, its stage (prefill where sequences go along), what is to be done
-    then, and whether it leaves cores to others.
+    """Describe a part of a step.
+
+    It has the seconds it takes alone, its stage (prefill where sequences go along), the action at its end, and whether
+    it leaves cores to others.
     """
 
     seconds: float
@@ -111,7 +114,7 @@ class Work(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Task:
-    """A piece of work that runs: the seconds it still takes alone, and what is to be done when it has ended.
+    """Track a piece of work that runs: the seconds it still takes alone, and the action at its end.
 
     `owner` is the instance that it belongs to.
 
@@ -128,7 +131,7 @@ class Task:
 
 
 class Machine:
-    """The tasks that run, each at its rate until another one begins or ends.
+    """Run tasks, each at its rate until another one begins or ends.
 
     `seconds` are how long it was busy with what, so far.
     """

@@ -1,4 +1,4 @@
-"""The pages that prompts hold in a simulated worker."""
+"""Count the pages that prompts hold in a simulated worker."""
 
 from collections import defaultdict
 
@@ -9,7 +9,7 @@ from unifiedserve.scheduling.turn import UnitShape
 
 
 class Prompts:
-    """Takes pages for prompts, and gives them back; whether there are any is for the plan to know."""
+    """Take pages for prompts, and give them back. The plan knows whether there are any."""
 
     def __init__(self, system: System, free: FreePages) -> None:
         """Take pages of the memory in which these are `free`."""
@@ -47,7 +47,7 @@ class Prompts:
         self._held[uid].append(self._system.requests[uid].shape.units[unit])
 
     def filled(self, uid: int) -> int:
-        """Return how many of a prompt's KV pages have become full since this was asked last."""
+        """Return how many of a prompt's KV pages have filled since the last call."""
         before, self._filled[uid] = self._filled[uid], self._system.full_pages(self._prefilled[uid])
         return self._filled[uid] - before
 

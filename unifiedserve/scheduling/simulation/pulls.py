@@ -1,4 +1,4 @@
-"""What a simulated worker reads from other memories: pages here, time, and then pages of its source come free."""
+"""Read from other memories: it takes pages here, then time, and frees pages of its source."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -10,7 +10,7 @@ from unifiedserve.scheduling.turn import Encoded, Event, Handed, Note, Pulling
 
 
 class Pulls:
-    """Takes pages for what is read; the cores have nothing to do with it."""
+    """Take pages for what is read. The cores have nothing to do with it."""
 
     def __init__(self, host: str, system: System, note: Note, receive: Callable[[Event], None]) -> None:
         """Let the worker of `host` receive what has been read."""
@@ -90,7 +90,7 @@ class Pulls:
         self._tell(request.ticket.route.prefill, worker)
 
     def _tell(self, source: str, worker: Worker) -> None:
-        """Give the worker a turn, and have those look for pages that may wait for what its source has given back."""
+        """Give the worker a turn, and wake those that want pages of its source."""
         system, memory = self._system, self._system.placement.memory_of(source)
         system.wake(worker)
         for stage in (Stage.VISION, Stage.PREFILL):

@@ -1,4 +1,4 @@
-"""A request in a simulated engine."""
+"""Follow a request in a simulated engine."""
 
 from dataclasses import dataclass, field
 
@@ -15,7 +15,7 @@ _NOTHING = Shape(0, 0)  # until it is taken in
 
 @dataclass(slots=True, eq=False)
 class _Held:
-    """Pages of a memory, which are not among its `free` ones."""
+    """Count the pages of a memory that are not `free`."""
 
     free: FreePages
     kv: int = 0
@@ -25,9 +25,9 @@ class _Held:
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """A request, its place in the queues, what it needs, and when its tokens came (seconds).
+    """Hold a request, its place in the queues, its needs, and its tokens' times (seconds).
 
-    A preempted one starts anew, and what it had generated is part of its prompt. Media that do not fit into their
+    A preempted one starts again, and what it had generated is part of its prompt. Media that do not fit into their
     buffers go through a `window`. If something of it is `lost` with a worker, another one takes its place.
     """
 
@@ -43,7 +43,7 @@ class Request:
     _held: list[_Held] = field(default_factory=list)
 
     def take(self, free: FreePages, *, kv: int = 0, visual: int = 0, patch: int = 0) -> None:
-        """Take pages of a memory, or give them back (negative). What is lost keeps what it holds."""
+        """Take pages of a memory, or give them back (negative). A lost request keeps what it holds."""
         if self.lost:
             return
         held = next((held for held in self._held if held.free is free), None)

@@ -1,4 +1,4 @@
-"""Workers of a simulated engine that change what they host, as with `--roles auto`."""
+"""Change what workers of a simulated engine host, as with `--roles auto`."""
 
 from collections.abc import Callable
 from functools import partial, reduce
@@ -11,7 +11,7 @@ from unifiedserve.scheduling.simulation.system import System
 
 
 class Changed(NamedTuple):
-    """An instance as it has become, and when (seconds): it began to drain, and it took requests again."""
+    """Record an instance as it has become, and when (seconds): it began to drain, and it took requests again."""
 
     instance: Instance
     began: float
@@ -19,7 +19,7 @@ class Changed(NamedTuple):
 
 
 class RoleWatch:
-    """Looks at the work each second, and carries out what is decided: drains a worker, and starts its successor."""
+    """Look at the work each second, and carry out the decision: drain a worker, and start its successor."""
 
     def __init__(self, system: System, install: Callable[[Instance], None]) -> None:
         """Have `install` put new workers in an instance's place."""
@@ -32,7 +32,7 @@ class RoleWatch:
         system.clock.at(0.0, self._look)
 
     def advance(self) -> None:
-        """Start the successor of a worker that drains, once that has no part in any request."""
+        """Start the successor of a worker that drains, once no request needs that."""
         if (change := self._draining) and not self._system.serves(change.after.name):
             self._draining = None
             self._system.roles.drained(change)

@@ -1,4 +1,4 @@
-"""The sequences in a simulated worker, and the pages that they hold."""
+"""Count the sequences in a simulated worker, and the pages that they hold."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +11,7 @@ from unifiedserve.scheduling.turn import Key, Streamed
 
 
 class Sequences:
-    """Takes pages for the answers that decode, and gives them back."""
+    """Take pages for the answers that decode, and give them back."""
 
     def __init__(self, system: System, free: FreePages) -> None:
         """Take pages of the memory in which these are `free`."""
@@ -37,7 +37,7 @@ class Sequences:
         return states
 
     def steps(self, keys: Sequence[Key]) -> int:
-        """Return how many steps these can take together before one of them ends or pages run out."""
+        """Return how many steps these can take together before one ends or pages run out."""
         steps = min(self._system.requests[uid].left for uid, _ in keys)
         states = [self._states[key] for key in keys]
         growth = sum(self._system.kv_pages(state.num_tokens + steps - 1) - state.pages for state in states)

@@ -1,4 +1,4 @@
-"""One call from a placement, hardware, requests and options to what becomes of them."""
+"""Simulate a placement, hardware, requests and options in one call."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from unifiedserve.scheduling.targets import Targets
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """What a model costs on some hardware, how that is shared, and the free pages of each memory."""
+    """Describe a model's costs on some hardware, its sharing, and each memory's free pages."""
 
     costs: StageCosts
     sharing: Sharing
@@ -38,7 +38,7 @@ def simulate(
     deaths: Iterable[tuple[float, str]] = (),
     until: float = float("inf"),
 ) -> Simulated:
-    """Return what becomes of requests in an engine with these options, up to a time (seconds).
+    """Return what becomes of requests in an engine with these options. It ends at a time (seconds).
 
     `budgets` are those of single instances, in place of the one that the options give. `deaths` are when (seconds)
     the workers of which instances die. Raises ConfigError for a placement on GPUs that are not there.

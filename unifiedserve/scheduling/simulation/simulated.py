@@ -1,4 +1,4 @@
-"""What a simulation shows: when tokens come, and what was busy and waited for meanwhile."""
+"""Report a simulation: when tokens come, and what was busy and waited meanwhile."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -11,11 +11,11 @@ from unifiedserve.scheduling.simulation.system import System, Travel
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """What clients saw of requests, by uid, and what the engine did meanwhile. All times are seconds.
+    """Report what clients saw of requests, by uid, and what the engine did meanwhile.
 
-    `busy` are how many pieces of each stage's work ran, on average: of a stage with three instances at most three, of
-    vision as many as decoders. `devices` are the parts of the time in which each GPU had work; without GPUs all cores
-    are device 0. `travel` is what was read from other memories.
+    All times are seconds. `busy` are how many pieces of each stage's work ran, on average: of a stage with three
+    instances at most three, of vision as many as decoders. `devices` are the parts of the time in which each GPU had
+    work; without GPUs all cores are device 0. `travel` is what was read from other memories.
     """
 
     arrived: Mapping[int, float]
@@ -33,7 +33,7 @@ class Simulated:
 
     @property
     def mean_waits(self) -> dict[Stage, float]:
-        """Return the seconds that a request waits for each stage, on average over those that go through it."""
+        """Return the mean seconds that a request waits for each stage. Only requests that go through it count."""
         found = {stage: [own[stage] for own in self.waits.values() if stage in own] for stage in Stage}
         return {stage: mean(seconds) for stage, seconds in found.items() if seconds}
 

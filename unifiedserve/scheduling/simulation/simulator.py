@@ -1,6 +1,6 @@
-"""A simulator of one engine: discrete events over the very functions that plan its workers' steps.
+"""Simulate one engine: discrete events over the very functions that plan its workers' steps.
 
-Pure: no torch, no clock, no I/O. What work costs is data (`StageCosts`), and so is what it runs on (`Sharing`).
+Pure: no torch, no clock, no I/O. The costs of work are data (`StageCosts`), and so is the hardware (`Sharing`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ _FRONTEND = Instance("frontend", ())
 
 
 class Simulator:
-    """The requests of one engine, its buffers, and its workers. Without `targets` their tickets stay as they are.
+    """Hold the requests of one engine, its buffers, and its workers. Without `targets` their tickets stay as they are.
 
     With `dual_streams` cores are shared out as by `--dual-streams on`.
     """
@@ -135,7 +135,7 @@ class Simulator:
         self.system.install(instance.name, self._workers(instance))
 
     def _workers(self, instance: Instance) -> dict[Stage, Worker]:
-        """Return what works for each stage of an instance, whose decoders of media have threads of their own.
+        """Return the workers of each stage of an instance. Its decoders of media have threads of their own.
 
         The target between tokens is that of the instance that decodes.
         """
@@ -151,7 +151,7 @@ class Simulator:
         return workers
 
     def _profiled(self, instance: Instance, budget: Budget) -> Profile:
-        """Return the budget of an instance whose steps it tries out, with its cores to itself."""
+        """Return the budget of an instance whose steps it tries out. It has its cores to itself."""
         costs = self.system.costs
         slower = self.system.slower(instance, self._machine.sharing.threads(giving=False))
         lone_step = slower * costs.lone_step if Stage.DECODE in instance.stages else 0.0

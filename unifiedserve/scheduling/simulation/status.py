@@ -1,4 +1,4 @@
-"""What the workers of a simulated engine have told each other last (as `memory/status.py` keeps it)."""
+"""Keep what the workers of a simulated engine told each other last (as `memory/status.py` does)."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from unifiedserve.placement import Stage
 
 
 class Status:
-    """The board of one engine."""
+    """Hold the board of one engine."""
 
     def __init__(self) -> None:
         self._shares: defaultdict[str, float] = defaultdict(lambda: 1.0)

@@ -1,4 +1,4 @@
-"""Steps alike that follow each other as one task, until something happens that may change the next one."""
+"""Run steps alike in a row as one task, until something may change the next."""
 
 from unifiedserve.scheduling.simulation.machine import Task
 from unifiedserve.scheduling.turn import Key
@@ -7,13 +7,13 @@ _ROUNDING = 1e-9  # seconds
 
 
 class Stretch:
-    """Steps that take the same sequences further, each longer than the one before by as much.
+    """Advance the same sequences step by step. Each step is longer than the one before by as much.
 
-    They are told to who made them as they are over. Times and lengths are in seconds; lengths are of work alone.
+    Their maker is told of them as they are over. Times and lengths are in seconds; lengths are of work alone.
     """
 
     def __init__(self, keys: list[Key], now: float, first: float, growth: float, steps: int) -> None:
-        """Plan so many steps from now on, of which the `first` has its length, and each next one `growth` more."""
+        """Plan so many steps from now on. The `first` has its length, each next one `growth` more."""
         self.keys = keys
         self.steps = steps
         self.told = 0

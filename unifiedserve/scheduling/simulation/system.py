@@ -1,4 +1,4 @@
-"""What all workers of a simulated engine share: time, the machine, messages, pages, what they tell each other."""
+"""Hold what all workers of a simulated engine share: time, machine, messages, pages, notes to each other."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ def _demand(threads: int, nice: int, cores: tuple[int, ...], stage: Stage | None
 
 
 class Worker(Protocol):
-    """A process with some of the stages. It takes messages in at its turns only, which it has when it is not busy."""
+    """Run some of the stages as one process. It takes messages in only at its turns, when it is not busy."""
 
     @property
     def costs(self) -> Costs:
@@ -77,7 +77,7 @@ class Worker(Protocol):
 
 @dataclass(slots=True)
 class Travel:
-    """Pages that were read from other memories, in how many reads, which took so many seconds in all."""
+    """Count pages read from other memories, the reads, and their seconds in all."""
 
     reads: int = 0
     kv_pages: int = 0
@@ -86,13 +86,13 @@ class Travel:
 
 
 class Stretching(Protocol):
-    """A worker whose steps go on by themselves until something happens."""
+    """Run a worker whose steps go on by themselves until something happens."""
 
     def settle(self) -> None:
         """Note the steps that are over, so that others see what they have come to."""
 
     def pages_to_take(self) -> int:
-        """Return how many pages of the KV cache must be free for the steps that go on, at most."""
+        """Return the most KV pages that the steps which go on may take."""
 
     def cut(self) -> None:
         """End the steps that go on with the one under way."""
@@ -102,7 +102,7 @@ class Stretching(Protocol):
 
 
 class System:
-    """One engine: its workers by the stages that they host, its buffers and its machine."""
+    """Hold one engine: its workers by the stages that they host, its buffers and its machine."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class System:
     def run(
         self, instance: Instance, stage: Stage, threads: int, seconds: float, ended: Action, most: int | None = None
     ) -> Task:
-        """Let an instance compute for a stage, on `most` cores at most, and do something when that has ended.
+        """Let an instance compute for a stage, on `most` cores at most. An action follows its end.
 
         Fewer cores than `threads` take longer in proportion.
         """
@@ -160,7 +160,7 @@ class System:
         return self._start(instance, seconds * threads / own, demand, ended)
 
     def run_on_host(self, instance: Instance, stage: Stage | None, seconds: float, ended: Action) -> Task:
-        """Let an instance compute on a core of the host, and do something when that has ended."""
+        """Let an instance compute on a core of the host. An action follows its end."""
         return self._start(instance, seconds, _demand(1, instance.nice, instance.cores, stage, None), ended)
 
     def _start(self, instance: Instance, seconds: float, demand: Demand, ended: Action) -> Task:
@@ -170,7 +170,7 @@ class System:
 
     @staticmethod
     def slower(instance: Instance, threads: int) -> float:
-        """Return how many times longer work takes an instance than so many threads would take for it."""
+        """Return how many times longer work takes an instance than so many threads."""
         return threads / instance.threads(threads)
 
     def free_of(self, host: str) -> FreePages:
@@ -184,7 +184,7 @@ class System:
         self._post(next(self.workers[host][stage] for stage in stages if stage in self.workers[host]), event)
 
     def freed(self, stage: Stage, memory: str, sender: Worker) -> None:
-        """Wake those hosts of a stage that may wait for pages of a memory, unless they have freed them themselves."""
+        """Wake those hosts of a stage that may wait for pages of a memory. Those that have freed them stay asleep."""
         for host in self.placement.takers(stage, memory):
             if (worker := self.workers[host][stage]) is not sender:
                 self._post(worker, None)
@@ -210,7 +210,7 @@ class System:
         request.ticket = msgspec.structs.replace(request.ticket, route=route)
 
     def install(self, name: str, workers: dict[Stage, Worker]) -> None:
-        """Put these in the place of the workers of an instance, which have nothing to do any more."""
+        """Replace the workers of an instance, which have nothing to do any more."""
         for worker in self.each_worker(name):
             self.set_alarm(worker, float("inf"))
             self._gone[worker] = None
@@ -220,7 +220,7 @@ class System:
             worker.placed(self.placement)
 
     def inherit(self, name: str, dead: Mapping[Stage, Worker]) -> None:
-        """Let the workers of an instance go on in the place of those that have died, once they are `started`."""
+        """Let the workers of an instance go on for those that have died, once `started`."""
         self._starting.update(self.each_worker(name))
         for before, after in {worker: self.workers[name][stage] for stage, worker in dead.items()}.items():
             self._gone[before] = after
@@ -252,7 +252,7 @@ class System:
         return again
 
     def is_lost(self, event: Event) -> bool:
-        """Tell whether an event is of a request of which something was lost with a worker."""
+        """Tell whether an event is of a request that lost something with a worker."""
         match event:
             case Begin(ticket) | PagesFilled(ticket):
                 uid = ticket.uid
@@ -280,7 +280,7 @@ class System:
         return not self._is_busy and self.clock.next == float("inf")
 
     def begin(self, request: Request) -> None:
-        """Send a request to the workers, for the first time or when it has lost its pages."""
+        """Send a request to the workers: at first, or when it has lost its pages."""
         if self._targets:
             self.settle()
             request.ticket = self._ticket(request, self._targets)
@@ -350,7 +350,7 @@ class System:
         )
 
     def give_back(self, free: FreePages, request: Request, patch: int = 0, visual: int = 0) -> None:
-        """Give back pages of media: those of a window to vision, for the next units, the others to who needs some."""
+        """Give back pages of media: those of a window to vision, for the next units, the others to waiting requests."""
         if request.window:
             take_back = self.takers[request.ticket.route.vision]
             self.clock.after(self.costs.message, partial(take_back, request.ticket.uid, patch, visual))
@@ -358,7 +358,7 @@ class System:
             request.take(free, patch=-patch, visual=-visual)
 
     def wake(self, worker: Worker) -> None:
-        """Give a worker a turn when all that happens now has happened, unless another one has taken its place."""
+        """Give a worker a turn after all that happens now. A worker that was replaced gets none."""
         if worker not in self._gone and worker not in self._starting:
             self._ready[worker] = None
 
@@ -387,7 +387,7 @@ class System:
                 each.settle()
 
     def keep_pages(self, free: FreePages) -> None:
-        """Let steps go on by themselves only where a memory, whose free pages these are, has enough for all that do."""
+        """Let steps go on by themselves only where a memory has pages for them all. These are its free ones."""
         there = [each for each, pages in self.stretching.items() if pages is free]
         if there and sum(each.pages_to_take() for each in there) > free.kv:
             for each in there:
@@ -395,7 +395,7 @@ class System:
 
     @property
     def quiet_until(self) -> float:
-        """Return the time (seconds) before which nothing happens but what the worker does whose turn it is."""
+        """Return the time (seconds) before which only the worker whose turn it is acts."""
         return self.clock.now if self._is_busy else min(self.clock.next, self.known_until)
 
     @property
@@ -445,7 +445,7 @@ class System:
         return -(-unit // self._visual_page_tokens)
 
     def media_pages(self, request: Request) -> tuple[int, int]:
-        """Return how many pages of the patch and of the visual buffer a request takes for its media."""
+        """Return the pages of the patch and the visual buffer that a request's media take."""
         arrival = request.arrival
         if request.window:
             return request.window.patch, request.window.visual
@@ -461,7 +461,7 @@ class System:
         self.wake(worker)
 
     def _present(self, worker: Worker) -> Worker:
-        """Return a worker, or the one that has taken its place and goes on with its messages."""
+        """Return a worker, or its successor that goes on with its messages."""
         while after := self._gone.get(worker):
             worker = after
         return worker

@@ -1,4 +1,4 @@
-"""The vision worker in numbers: requests that are admitted, and engines that decode their segments."""
+"""Run the vision worker in numbers: requests that are admitted, and engines that decode their segments."""
 
 from collections import deque
 from collections.abc import Collection, Iterator
@@ -21,7 +21,7 @@ _SHARE = 2  # a segment is that part of what is left, for each engine
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    """A request in the stage. Its segments, ranges of units, are cut when its media have been analysed."""
+    """Track a request in the stage. Its segments, ranges of units, are cut when its media have been analysed."""
 
     request: Request
     units_left: int
@@ -31,7 +31,7 @@ class _Job:
 
 
 class VisionWorker:
-    """Decodes the media of admitted requests: segments of videos on engines (UnifiedServe Alg. 2), images beside."""
+    """Decode the media of admitted requests. Segments of videos go to engines (UnifiedServe Alg. 2), images beside."""
 
     def __init__(self, instance: Instance, engines: int, system: System, order: Order) -> None:
         self.costs = Costs()

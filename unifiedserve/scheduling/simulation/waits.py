@@ -1,4 +1,4 @@
-"""How long requests wait for the stages of a simulated engine."""
+"""Measure how long requests wait for the stages of a simulated engine."""
 
 from collections.abc import Collection
 
@@ -6,7 +6,7 @@ from unifiedserve.placement import Stage
 
 
 class Waits:
-    """When a stage could begin with a request, and when it did (seconds)."""
+    """Record when a stage could begin with a request, and when it did (seconds)."""
 
     def __init__(self) -> None:
         self._ready: dict[tuple[int, Stage], float] = {}

@@ -1,4 +1,4 @@
-"""One turn of an instance, which the workers drive with tensors and the simulator with costs."""
+"""Take one turn of an instance. The workers drive it with tensors, the simulator with costs."""
 
 from unifiedserve.scheduling.turn.facts import (
     AnswersOffered,

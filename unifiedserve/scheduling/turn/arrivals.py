@@ -1,11 +1,11 @@
-"""Answers whose pages are in another memory, in numbers: until they have been read."""
+"""Count answers whose pages are in another memory, until they have been read."""
 
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.scheduling.state import EarlyPages, WaitingAnswers
 
 
 class Arrivals:
-    """Owns them, and what can be read of prompts whose answers have not come."""
+    """Own them, and what can be read of prompts whose answers have not come."""
 
     def __init__(self) -> None:
         self._early: dict[int, EarlyPages] = {}  # by uid
@@ -47,7 +47,7 @@ class Arrivals:
             self._waiting[uid] = answers._replace(kv_pages=answers.kv_pages + answers.held, held=0)
 
     def offer(self, answers: WaitingAnswers) -> None:
-        """Take in what can be read. What was read early need not be read again."""
+        """Take in what can be read. Pages that were read early need not be read again."""
         uid = answers.ticket.uid
         held = self._early.pop(uid).held if uid in self._early else 0
         self._waiting[uid] = answers._replace(kv_pages=answers.kv_pages - held, held=held)

@@ -1,4 +1,4 @@
-"""What happens to an instance, what it sees at its turn, and what it decides."""
+"""Define what happens to an instance, what it sees at its turn, and its decisions."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -11,7 +11,7 @@ Key = tuple[int, int]  # uid of a request, number of an answer
 
 
 class UnitShape(NamedTuple):
-    """An encode unit as it comes: see `Unit`."""
+    """Describe an encode unit as it comes: see `Unit`."""
 
     tokens: int
     position: int
@@ -21,7 +21,7 @@ class UnitShape(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What a request needs: prompt tokens, KV pages, and units; with `whole_units` no chunk may end within one.
+    """Count what a request needs: prompt tokens, KV pages, and units. With `whole_units` no chunk may end within one.
 
     Where it is not prefilled here, some of its units are encoded here: those whose patches come. Where they are encoded
     in another memory `room_pages` of the visual buffer hold what is read from there. If it has a `window`, no more
@@ -38,54 +38,54 @@ class Shape(NamedTuple):
 
 
 class Begin(NamedTuple):
-    """A request has come to an instance that encodes or prefills."""
+    """Report that a request has come to an instance that encodes or prefills."""
 
     ticket: Ticket
     shape: Shape
 
 
 class Ready(NamedTuple):
-    """The patches of a unit are here."""
+    """Report that the patches of a unit are here."""
 
     uid: int
     unit: int
 
 
 class Decoded(NamedTuple):
-    """No more patches come for a request: those of all its units are here, or at other encoders."""
+    """Report that no more patches come for a request: those of all its units are here, or at other encoders."""
 
     uid: int
 
 
 class Encoded(NamedTuple):
-    """The visual tokens of a unit have come from where it was encoded."""
+    """Report that the visual tokens of a unit have come from where it was encoded."""
 
     uid: int
     unit: int
 
 
 class UnitOffered(NamedTuple):
-    """The visual tokens of a unit are in another memory, from which they can be read."""
+    """Report that the visual tokens of a unit can be read from another memory."""
 
     uid: int
     unit: int
 
 
 class AnswersOffered(NamedTuple):
-    """The answers of a prompt have come, but their pages are in another memory, from which they can be read."""
+    """Report that the answers of a prompt have come. Their pages can be read from another memory."""
 
     answers: WaitingAnswers
 
 
 class PagesFilled(NamedTuple):
-    """So many more KV pages of a prompt are full in another memory, where it is prefilled: see `EarlyPages`."""
+    """Report that so many more KV pages of a prompt are full. Another memory prefills it: see `EarlyPages`."""
 
     ticket: Ticket
     pages: int
 
 
 class Pulling(NamedTuple):
-    """Pages are being read from another memory, into those that were taken for them: see `Pull`."""
+    """Report that pages are being read from another memory, into those taken for them: see `Pull`."""
 
     uid: int
     units: Sequence[int]
@@ -93,19 +93,19 @@ class Pulling(NamedTuple):
 
 
 class Forgone(NamedTuple):
-    """The pages that a request has read early were given back; they can be read once more."""
+    """Report that a request gave back the pages that it had read early. They can be read once more."""
 
     uid: int
 
 
 class Handed(NamedTuple):
-    """An answer has come with its first token, to be decoded."""
+    """Report that an answer has come with its first token, to be decoded."""
 
     state: DecodeState
 
 
 class Renewed(NamedTuple):
-    """A prefix that a waiting request can reuse has so many tokens now; the rest needs so many KV pages."""
+    """Report that a prefix which a waiting request can reuse has so many tokens now. The rest needs so many KV pages."""
 
     uid: int
     prefilled: int
@@ -113,20 +113,20 @@ class Renewed(NamedTuple):
 
 
 class Took(NamedTuple):
-    """A request has all of its KV pages."""
+    """Report that a request has all of its KV pages."""
 
     uid: int
 
 
 class Wrote(NamedTuple):
-    """The visual tokens of a unit were written here, into pages that were taken for them when it was decoded."""
+    """Report that the visual tokens of a unit were written here. Their pages were taken when it was decoded."""
 
     uid: int
     unit: int
 
 
 class Batched(NamedTuple):
-    """A batch of the encoder has ended: of so many visual tokens, between these times (monotonic seconds).
+    """Report that a batch of the encoder has ended: of so many visual tokens, between these times (monotonic seconds).
 
     Without any there was nothing that had to be encoded.
     """
@@ -137,7 +137,7 @@ class Batched(NamedTuple):
 
 
 class Streamed(NamedTuple):
-    """A sequence as it is now: the tokens of its context after its next step, and the pages that it holds.
+    """Describe a sequence as it is now: the tokens of its context after its next step, and its pages.
 
     It `rests` while tokens are on their way that may be its last.
     """
@@ -149,16 +149,17 @@ class Streamed(NamedTuple):
 
 
 class Launched(NamedTuple):
-    """A step of decode is under way whose tokens are not known yet."""
+    """Report that a step of decode is under way whose tokens are not known yet."""
 
     streams: Sequence[Streamed]
 
 
 class Stepped(NamedTuple):
-    """A forward pass over chunks and sequences has ended, or several alike that followed each other.
+    """Report that a forward pass over chunks and sequences has ended.
 
-    `times` (monotonic seconds) are when the first one began and when each ended; `beside` tells whether other workers
-    did heavy work meanwhile. Sequences that are not in `streams` have ended.
+    Several alike that followed each other count as one. `times` (monotonic seconds) are when the first one began and
+    when each ended; `beside` tells whether other workers did heavy work meanwhile. Sequences that are not in `streams`
+    have ended.
     """
 
     times: Sequence[float]
@@ -169,16 +170,15 @@ class Stepped(NamedTuple):
 
 
 class Left(NamedTuple):
-    """A prompt is not wanted any more, if it is still here."""
+    """Report that a prompt is not wanted any more, if it is still here."""
 
     uid: int
 
 
 class Stopped(NamedTuple):
-    """An answer, or all of a request's (None), has no pages here any more: it was preempted, is not wanted any more, or
-    was handed over to another instance.
+    """Report that an answer, or all of a request's (None), has no pages here.
 
-    Answers that are still to be read are not told of one by one, but when none of a request's are wanted any more.
+    It was preempted, is not wanted any more, or was handed over to another instance.
     """
 
     uid: int
@@ -211,7 +211,7 @@ Note = Callable[[Event], None]
 
 
 class Free(NamedTuple):
-    """The pages of the KV cache that nobody uses, and all of them; those of the visual buffer that nobody uses."""
+    """Count the KV pages that are free, all KV pages, and the free visual ones."""
 
     kv: int
     kv_total: int
@@ -219,9 +219,11 @@ class Free(NamedTuple):
 
 
 class Around(NamedTuple):
-    """The other workers: whether their heavy stages work, and how many requests there wait for their first token or
-    are about to get it; the share that heavy work may have beside streams; the first in the order of service that
-    waits for KV pages there; and whether any of them takes pages of the same KV cache.
+    """Describe the other workers.
+
+    Their heavy stages may work; so many requests there wait for their first token, or are about to get it. Heavy work
+    has a share beside streams. One request comes first in the order of service that waits for KV pages there, and some
+    workers may take pages of the same KV cache.
     """
 
     work: bool = False
@@ -233,7 +235,7 @@ class Around(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What an instance looks up at its turn; `now` is in monotonic seconds."""
+    """Hold what an instance looks up at its turn. `now` is in monotonic seconds."""
 
     now: float
     free: Free
@@ -241,10 +243,10 @@ class Facts(NamedTuple):
 
 
 class Tells(NamedTuple):
-    """What the other workers may know; None is what this one has no part in.
+    """Hold what the other workers may know. None is what this one has no part in.
 
     `tbt` are the seconds between tokens that the share of heavy work follows from; 0: not measured. `first` are the
-    places of those who come first of all that wait for pages here, by stage; None if nobody does.
+    places of the first of all that wait for pages here, by stage; None if nobody does.
     """
 
     working: Mapping[Stage, bool]
@@ -256,7 +258,7 @@ class Tells(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What to do now, and what to tell before; a pass without prompts may have to leave half of the cores."""
+    """State what to do now, and what to tell before. A pass without prompts may have to leave half of the cores."""
 
     plan: Plan
     tells: Tells

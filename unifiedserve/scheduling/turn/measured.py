@@ -1,4 +1,4 @@
-"""What the steps of an instance took, for its next plans."""
+"""Measure the steps of an instance, for its next plans."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ _LEARNT = 30  # steps alike, after which what was learnt before has no weight
 
 
 class Measured:
-    """The present costs of steps, and the pace of those that decode. Times are in monotonic seconds."""
+    """Hold the present costs of steps, and the pace of those that decode. Times are in monotonic seconds."""
 
     def __init__(self, steps: StepCosts) -> None:
         self.costs = Costs()
@@ -35,7 +35,7 @@ class Measured:
             self._between += times[-1] - times[0]
 
     def encoder_shares(self, now: float) -> bool:
-        """Tell, between two layers, whether the encoder has had half of the time since its batch began."""
+        """Tell, between two layers, whether the encoder has had half of the batch's time."""
         if self._encoding is None:
             self._encoding, self._between = now, 0.0
         return 2 * self._between <= now - self._encoding

@@ -1,4 +1,4 @@
-"""What the instances of one engine tell each other without messages."""
+"""Tell the instances of one engine about each other without messages."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
@@ -12,7 +12,7 @@ _HEAVY = (Stage.VISION, Stage.ENCODE, Stage.PREFILL)
 
 
 class Board(Protocol):
-    """Where all instances write what the others may know, and read it (`memory/status.py`)."""
+    """Define where instances write what the others may know, and read it (`memory/status.py`)."""
 
     def working(self, instance: str, stage: Stage) -> bool:
         """Tell whether a stage of an instance has work for the cores."""
@@ -27,7 +27,7 @@ class Board(Protocol):
         """Return the share of its budgets that heavy work may take beside the streams there."""
 
     def first(self, instance: str, stage: Stage, memory: str) -> Place | None:
-        """Return the place of the first there that waits for the stage's pages of a memory; None if nobody does."""
+        """Return the place of the first there that waits for the stage's pages. None if nobody waits for this memory's."""
 
     def set_first(self, instance: str, stage: Stage, memory: str, place: Place | None) -> None:
         """Write the place of the first that waits for the stage's pages of a memory."""
@@ -43,7 +43,7 @@ class Board(Protocol):
 
 
 class Neighbours:
-    """The other instances on the same cores, as far as one paces itself by them, and what they may know of it."""
+    """Know the other instances on the same cores, and tell them of this one. It paces itself by them."""
 
     def __init__(self, placement: Placement, name: str, board: Board) -> None:
         self._board = board
@@ -69,7 +69,7 @@ class Neighbours:
         return any(self._board.working(other, stage) for other, stage in self._heavy)
 
     def first_of_vision(self) -> dict[str, Place]:
-        """Return the places of those who wait first in other vision instances for pages of each memory."""
+        """Return the places of the first in other vision instances that wait for each memory."""
         firsts = {memory: self._first(self._visions, (Stage.VISION,), memory) for memory in self._encoding}
         return {memory: place for memory, place in firsts.items() if place is not None}
 
@@ -86,8 +86,9 @@ class Neighbours:
         )
 
     def tell(self, tells: Tells) -> list[Stage]:
-        """Tell them what this one is about to do; return the stages in which others may have waited behind one here
-        that does not wait any more.
+        """Tell them what this one is about to do.
+
+        Returns the stages in which others may have waited behind one here that does not wait any more.
         """
         for stage, working in tells.working.items():
             self._board.set_working(self._name, stage, working)
@@ -101,8 +102,9 @@ class Neighbours:
         return [taker for _ in over for taker in _KV]
 
     def tell_first(self, first: Mapping[str, Place | None]) -> list[str]:
-        """Tell the other vision instances who waits first for pages of each memory; return the memories in which they
-        may have waited behind one here that does not wait any more.
+        """Tell the other vision instances who waits first for pages of each memory.
+
+        Returns the memories in which they may have waited behind one here that does not wait any more.
         """
         if not self._visions:
             return []

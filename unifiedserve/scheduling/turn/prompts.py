@@ -1,4 +1,4 @@
-"""The prompts of an instance, in numbers: from their arrival until no stage that is hosted here has work for them."""
+"""Count the prompts of an instance, from arrival until no stage here needs them."""
 
 from collections.abc import Collection
 
@@ -9,7 +9,7 @@ from unifiedserve.scheduling.turn.facts import Begin, Renewed
 
 
 class Prompts:
-    """Owns them."""
+    """Own the prompts."""
 
     def __init__(self, order: Order) -> None:
         self._states: dict[int, PrefillState] = {}
@@ -79,7 +79,7 @@ class Prompts:
         self._drop_if_done(state)
 
     def offering(self, now: float) -> list[PrefillState]:
-        """Return those with units that can be read from another memory, in the order in which they are served."""
+        """Return those with units to read from another memory, in the order of service."""
         return [state for state in self.in_turn(now) if state.offered] if self._offering else []
 
     def offer(self, uid: int, unit: int) -> None:
@@ -114,7 +114,7 @@ class Prompts:
             self._queue.remove(state)
 
     def counts(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Return how many are encoded and how many wait for that, and the same of prefill."""
+        """Return how many are encoded and how many wait for that. The same of prefill follows."""
         states = self._states.values()
         encoding = [state.decoding for state in states if not state.all_encoded]
         admitted = [state.admitted for state in states if state.prefills_here]

@@ -1,4 +1,4 @@
-"""The sequences that an instance decodes, in numbers."""
+"""Count the sequences that an instance decodes."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from unifiedserve.scheduling.turn.facts import Key, Streamed
 
 
 class Sequences:
-    """Owns the answers that decode, by their turns."""
+    """Own the answers that decode, by their turns."""
 
     def __init__(self) -> None:
         self._states: dict[Key, DecodeState] = {}

@@ -1,4 +1,4 @@
-"""One turn of an instance: from what has happened to what it does next. Pure: no clock, no tensor, no page number."""
+"""Take one turn of an instance: from events to its next step. Pure: no clock, no tensor, no page number."""
 
 from collections.abc import Iterable, Sequence
 
@@ -45,10 +45,10 @@ from unifiedserve.scheduling.turn.sequences import Sequences
 
 
 class Turn:
-    """What the language stages of an instance hold, in numbers, and how they go on.
+    """Hold what the language stages of an instance have, and decide how they go on.
 
     Its counts follow what has happened, never what was planned: pages may be lost to another instance, and drafts give
-    several tokens. Whoever drives it notes each event at once, and asks when there is nothing else to do.
+    several tokens. Its driver notes each event at once, and asks when there is nothing else to do.
     """
 
     def __init__(

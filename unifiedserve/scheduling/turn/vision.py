@@ -1,4 +1,4 @@
-"""One turn of the vision stage: who is let in, and in which order the engines decode. Pure, as all turns."""
+"""Take one turn of the vision stage: admission, and the order of decoding. Pure, as all turns."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from unifiedserve.scheduling.vision import NOBODY, BufferPages, schedule_vision
 
 
 class MediaCame(NamedTuple):
-    """A request has come that needs so many pages of each buffer of a memory."""
+    """Report a new request. It needs so many pages of each buffer of a memory."""
 
     ticket: Ticket
     patch_pages: int
@@ -22,13 +22,13 @@ class MediaCame(NamedTuple):
 
 
 class MediaTook(NamedTuple):
-    """A request has taken its pages, and is in decoding."""
+    """Report that a request has taken its pages, and is in decoding."""
 
     uid: int
 
 
 class MediaLeft(NamedTuple):
-    """A request is decoded or not wanted any more, if it is still here."""
+    """Report that a request is decoded or not wanted, if it is still here."""
 
     uid: int
 
@@ -38,7 +38,7 @@ VisionEvent = MediaCame | MediaTook | MediaLeft
 
 
 class VisionFacts(NamedTuple):
-    """What vision looks up at its turn: the time (monotonic seconds), what is free in each memory, and others' waits.
+    """Hold what vision looks up: the time (monotonic seconds), what is free in each memory, and others' waits.
 
     In other vision instances the requests of the places `first_elsewhere` wait for pages, by memory.
     """
@@ -49,10 +49,10 @@ class VisionFacts(NamedTuple):
 
 
 class VisionDecision(NamedTuple):
-    """Who is to be let in, how the turns of those in decoding have changed, and what to tell the other instances.
+    """Name the requests to admit, new turns of those in decoding, and news for others.
 
-    `first` are the places of those who wait first for pages of each memory; None if nobody does. Without a message
-    there is nothing to do before `wait_until` (monotonic seconds).
+    `first` are the places of the first that wait for pages of each memory; None if nobody does. Without a message there
+    is nothing to do before `wait_until` (monotonic seconds).
     """
 
     admit: list[int]
@@ -63,7 +63,7 @@ class VisionDecision(NamedTuple):
 
 
 class VisionTurn:
-    """The requests of a vision stage, in numbers. Its counts follow what has happened, never what was planned."""
+    """Hold the requests of a vision stage, in numbers. Its counts follow what has happened, never what was planned."""
 
     def __init__(self, order: Order) -> None:
         self._queue: Queue[VisionState] = Queue(order)
