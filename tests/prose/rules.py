@@ -12,7 +12,7 @@ _END = re.compile(r"(?<!e\.g)(?<!i\.e)(?<!vs)[.;:!?](?=\s|$)")
 _QUOTED = re.compile(r"``.*?``|`[^`]*`|\"[^\"]*\"|\[([^\]]*)\]\([^)]*\)")
 _ASIDE = re.compile(r"\([^()]*\)")
 _VERB = r"(?:is|are|was|were|has|have|had|can|cannot|could|may|might|must|will|would|should|does|do|did|needs?)"
-_BECAUSE = re.compile(rf"[,;(:] ?for (?:\w+ ){{1,4}}?{_VERB}\b")
+_BECAUSE = re.compile(rf"[,;(:] ?for (?!which|whom|whose|example|instance)(?:\w+ ){{1,4}}?{_VERB}\b")
 _CLAUSE = re.compile(
     r"(?:^|(?<=[.;!] ))(?:What(?:ever)?|Who(?:ever|m)?|Whether|How)\b[^.?!:]*[.;!](?:\s|$)"
     rf"|\b(?:for|to|of|by|with|that|if|because|and|than) who(?:ever)? [^,.;]*\b{_VERB}\b"

@@ -89,7 +89,7 @@ class SequenceView(NamedTuple):
 
 @dataclass(frozen=True)
 class RaggedBatch:
-    """Lay new tokens of B sequences back to back, T in all, with their KV pages. Index ranges are half-open.
+    """Lay new tokens of B sequences back to back with their KV pages. They are T in all; index ranges are half-open.
 
     All of it is in host memory: it says what the device is to compute.
 

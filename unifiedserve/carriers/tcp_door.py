@@ -154,7 +154,7 @@ async def _reach(connection: socket.socket, server: Server) -> None:
 def _set_options(connection: socket.socket) -> None:
     """Have small messages sent at once, and keep little on the way to local peers.
 
-    What is kept then stays in the processor's caches. To other machines the system keeps as much as the network's delay
+    The little then stays in the processor's caches. To other machines the system keeps as much as the network's delay
     asks for.
     """
     with suppress(OSError):  # one that has broken says so when it is used

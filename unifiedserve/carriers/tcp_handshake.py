@@ -28,7 +28,7 @@ _MOST_LAYOUT = 64 << 10  # bytes
 
 
 class HandshakeError(Exception):
-    """Say what is wrong with the other side, in a line that goes on after its address."""
+    """Say what is wrong with the other side. The line goes on after its address."""
 
 
 class _Verdict(IntEnum):

@@ -224,7 +224,10 @@ class SchedulingOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stretch(self) -> float:
-        """Return the most targets between tokens while more requests wait than stream; 1 if the user gave the target."""
+        """Return the most targets between tokens while more requests wait than stream.
+
+        It is 1 if the user gave the target.
+        """
         return 1.0 if self.slo_tbt else _STRETCH
 
     @property

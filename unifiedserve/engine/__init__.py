@@ -1,1 +1,1 @@
-"""Requests from arrival to end, and the workers that serve them."""
+"""Bring requests from arrival to end, and run the workers that serve them."""

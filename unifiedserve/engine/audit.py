@@ -1,4 +1,4 @@
-"""Corrects the references of pages that several requests share, after a death or a step that failed."""
+"""Correct the references of shared pages after a death or a failed step."""
 
 import asyncio
 from collections import Counter
@@ -18,7 +18,7 @@ Words = dict[PoolKey, dict[int, int]]  # of shared pages
 
 
 class Audit:
-    """Counts the references that live workers hold, as a word of the pool alone does not tell whose they are.
+    """Count the references that live workers hold. A word of the pool alone does not tell whose they are.
 
     Stages are asked one after the other. What one hands on to the next meanwhile is counted twice, but never missed:
     whoever is asked has all before it that the stages before had sent when they answered. A page whose word has stayed
@@ -37,7 +37,7 @@ class Audit:
         return self._deaths
 
     async def carry_out(self, workers: Workers, death: int) -> None:
-        """Return when all pages that are shared now have as many references as holders, or another worker has died."""
+        """Return when all shared pages have as many references as holders. Another death ends it, too."""
         memory, seen = workers.memory, _shared(workers.memory)
         while any(seen.values()) and death == self._deaths and self._health.healthy:
             counted = await self._count(workers)

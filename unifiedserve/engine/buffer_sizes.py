@@ -1,4 +1,4 @@
-"""How large the buffers are to be, from options and the model's shapes."""
+"""Size the buffers, from options and the model's shapes."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -98,7 +98,7 @@ def _check_for_gpus(config: EngineConfig, placement: Placement) -> None:
 
 
 def _check_divisible(ranks: int, device: Device, text: Any, dtype: str) -> None:
-    """Raise ConfigError if a language model's layers cannot be divided among several ranks on the device."""
+    """Raise ConfigError if layers cannot be divided among several ranks on the device. They are a language model's."""
     if ranks == 1 or device.divides(text, dtype):
         return
     option = f"--tensor-parallel-size {ranks}"

@@ -1,7 +1,8 @@
-"""What need not be computed again: KV pages of prompts that began alike, visual tokens of media seen before.
+"""Remember what need not be computed again: KV pages of prompts, visual tokens of media.
 
-The pages are where they were computed, and free: workers take them anew when they need them, the least recently used
-first. Only where to look is kept here, in the engine, which sees every request before it is anywhere else.
+The prompts began alike; the media were seen before. The pages are where they were computed, and free: workers take them
+again when they need them, the least recently used first. Only where to look is kept here, in the engine, which sees
+every request before it is anywhere else.
 """
 
 import sys
@@ -29,7 +30,7 @@ _TO_BE_ENCODED = PageOffer(ENGINE, "")  # by another node, once there is room fo
 
 @dataclass(frozen=True, slots=True)
 class PromptContents:
-    """A prompt's contents, as the caches know them."""
+    """Describe a prompt's contents, as the caches know them."""
 
     page_tokens: int
     media: MediaTokens
@@ -40,8 +41,10 @@ class PromptContents:
 
 
 class Known(NamedTuple):
-    """What the caches know of a prompt: the keys of its full KV pages (None: they are not to be remembered), of the
-    media with tokens behind these, and of its encode units (none if they are not), and what need not be computed.
+    """Tell what the caches know of a prompt: keys, and what need not be computed.
+
+    The keys are those of its full KV pages (None: they are not to be remembered), of the media with tokens behind
+    these, and of its encode units (none if they are not).
     """
 
     page_keys: list[bytes] | None = None
@@ -78,7 +81,7 @@ def contents_of(
 
 
 class Caches:
-    """The prefix caches and the visual caches of one engine, in each memory: where to look, not what is there."""
+    """Hold the prefix caches and the visual caches of one engine, in each memory: where to look, not what is there."""
 
     def __init__(
         self, config: EngineConfig, placement: Placement, pools: Mapping[PoolKey, PagePool], processor: Processor
@@ -103,7 +106,7 @@ class Caches:
         whole: bool = False,
         anew: bool = False,
     ) -> Known:
-        """Return what is known of a prompt and its answer in the memory of the instance `prefill`.
+        """Return what is known of a prompt and its answer. The instance `prefill` names the memory.
 
         No prefix is reused where the `whole` prompt is to be computed, and nothing where it begins `anew`. Units that
         other nodes have to encode are offered without an address.
@@ -127,7 +130,7 @@ class Caches:
         return contents.unit_keys if "visual" in self._remembered else []
 
     def encoded(self, unit_keys: Sequence[bytes], units: Iterable[int]) -> dict[int, PageOffer]:
-        """Return those of the units that other nodes can read here, of a prompt with these keys; nobody holds them."""
+        """Return those units of a prompt with these keys that other nodes can read here. Nobody holds them."""
         found: dict[int, PageOffer] = {}
         for unit in units if unit_keys else ():
             for memory, (instance, address) in self._readable.items():
@@ -163,7 +166,7 @@ class Caches:
         return {}
 
     def learn(self, instance: str, kept: Iterable[Kept], address: str = "") -> None:
-        """Note what an instance has computed, in its memory, which others can read at an address, if there is one."""
+        """Note what an instance has computed in its memory. Others can read it at an address, if there is one."""
         memory = self._memories[instance]
         if address:
             self._readable[memory] = instance, address

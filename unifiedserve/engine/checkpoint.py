@@ -1,4 +1,4 @@
-"""The checkpoint that an engine is to serve."""
+"""Open the checkpoint that an engine is to serve."""
 
 from pathlib import Path
 

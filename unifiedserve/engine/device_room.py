@@ -1,4 +1,4 @@
-"""How much of a device's own memory the engine may take, and what is left of it for the KV cache."""
+"""Divide a device's own memory: the engine's part, and the rest for the KV cache."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,7 +13,7 @@ _SHARED = {"weights", "KV cache"}  # what only another model, dtype or context m
 
 
 class RoomError(ConfigError):
-    """What is asked for does not fit into a device's memory."""
+    """Signal that what is asked for does not fit into a device's memory."""
 
 
 def workers_bytes(placement: Placement, own: EngineLayout, footprints: Mapping[str, Footprint]) -> dict[str, int]:
@@ -54,7 +54,10 @@ def _visitors(placement: Placement, own: EngineLayout) -> list[Instance]:
 
 
 def check_role(started: Placement, changed: Placement, memory: str) -> None:
-    """Raise ConfigError if a change in a memory needs more of its device than was set aside when the engine started."""
+    """Raise ConfigError if a role change needs more of a device than was set aside.
+
+    The engine sets it aside when it starts.
+    """
     before, after = _takers(started, memory), _takers(changed, memory)
     more = next((what for what, count in after.items() if count > before[what]), None)
     if more is not None:
@@ -64,7 +67,7 @@ def check_role(started: Placement, changed: Placement, memory: str) -> None:
 
 
 def _takers(placement: Placement, memory: str) -> dict[str, int]:
-    """Count the workers of a memory that take some of its device for themselves, by what they take it for."""
+    """Count the workers of a memory that take some of its device, by purpose."""
     here = [instance for instance in placement.instances if instance.memory == memory]
     stages = [stage for instance in here for stage in instance.stages]
     return {

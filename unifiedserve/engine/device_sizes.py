@@ -1,4 +1,4 @@
-"""How large KV caches are on devices with memory of their own: together they take what their device has left."""
+"""Size KV caches on devices with memory of their own: together they take what their device has left."""
 
 import logging
 from collections import Counter
@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 class DeviceSizes:
-    """What each device of an engine is used for."""
+    """Tell what each device of an engine is used for."""
 
     def __init__(self, config: EngineConfig, processor: Processor, device: Device) -> None:
         self._config = config
@@ -25,7 +25,7 @@ class DeviceSizes:
         self._device = device
 
     def check(self, layout: EngineLayout, weights: Mapping[str, int]) -> None:
-        """Raise RoomError if it can be known before that the weights, by memory, or the buffers do not fit."""
+        """Raise RoomError if it is known before that weights or buffers do not fit. Weights are by memory."""
         for place in layout.places:
             own = layout.at(place)
             uses = {"weights": sum(weights[memory] for memory in own.memories)}
@@ -34,7 +34,7 @@ class DeviceSizes:
             check_room(self._room(layout, place), self._config, {**uses, **own.buffers()})
 
     def sized(self, layout: EngineLayout, footprints: Mapping[str, Footprint]) -> tuple[EngineLayout, dict[str, int]]:
-        """Return the layout with the KV caches as large as their devices let them be, if no size is given.
+        """Return the layout with the largest KV caches that their devices allow. A size that is given stays.
 
         Also return the bytes that workers take of all devices, by use. `footprints` has what one of each memory takes.
         Raises RoomError, with the numbers, where a device has too little.

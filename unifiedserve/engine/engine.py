@@ -1,4 +1,4 @@
-"""The engine: the asynchronous request API over the supervisor's workers.
+"""Serve requests asynchronously: the API over the supervisor's workers.
 
 It keeps every request until its last answer is complete, so that what is lost (pages given back in a
 preemption, or a whole worker) is recomputed from the prompt and the tokens seen so far.
@@ -46,7 +46,7 @@ _RELEASE_SECONDS = 60.0  # after which a page that is still in use, with no requ
 
 
 class Engine:
-    """Serves one model. All methods belong to the event loop that `start` ran on."""
+    """Serve one model. All methods belong to the event loop that `start` ran on."""
 
     def __init__(self, config: EngineConfig) -> None:
         self.config = config
@@ -169,7 +169,7 @@ class Engine:
         return self._started.workers.features
 
     def encode(self, asked: EncodeRequest, data: Sequence[bytes]) -> AsyncGenerator[EncodedUnit | None, None]:
-        """Yield where another node can read each unit that it wants encoded, and None now and then, without an end.
+        """Yield where another node can read each unit that it wants. None comes now and then, without an end.
 
         `data` are the media's bytes. Raises RequestError. Closing the iterator gives the pages back.
         """

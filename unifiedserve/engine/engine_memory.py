@@ -1,4 +1,4 @@
-"""The shared memory of one engine."""
+"""Hold the shared memory of one engine."""
 
 import logging
 import os
@@ -32,7 +32,7 @@ Rehearse = Callable[[SharedMemory, str, Collection[Stage]], Footprint]  # over b
 
 
 class EngineMemory:
-    """The weights and pages, for the engine's whole life, and the pools and queues of one generation of workers."""
+    """Hold weights and pages for the engine's life. Pools and queues last for one generation of workers."""
 
     def __init__(
         self, config: EngineConfig, model_dir: Path, processor: Processor, device: Device, rehearse: Rehearse
@@ -82,7 +82,7 @@ class EngineMemory:
             self._owned = undo.pop_all()
 
     def renew(self, *, keeps: bool = False) -> None:
-        """Replace queues and pools by fresh ones over the same pages, for workers of the next generation.
+        """Replace queues and pools by fresh ones over the same pages. Workers of the next generation use them.
 
         `keeps`: the pools stay, and with them the knowledge of what free pages hold.
         """
@@ -96,11 +96,11 @@ class EngineMemory:
         self.shared = SharedMemory.create(layout, self._pages, pools)
 
     def sum_weights(self) -> list[int]:
-        """Return a sum over the bytes of each copy of the weights that is in host memory, to be compared later."""
+        """Return a sum over the bytes of each host copy of the weights. It is to be compared later."""
         return [sum_in_host(weights) for weights in self._all_weights if weights.place == "host"]
 
     def load_again(self, model_dir: Path) -> None:
-        """Write the weights anew, while nobody reads them. Raises ConfigError if the checkpoint cannot be read."""
+        """Write the weights again, while nobody reads them. Raises ConfigError if the checkpoint cannot be read."""
         self._write_weights(self._sources(model_dir))
 
     def free(self) -> None:
@@ -141,7 +141,7 @@ class EngineMemory:
         return {use: sum(own[use] for own in sizes) for use in uses}
 
     def _check(self) -> None:
-        """Raise ConfigError if it can be known before that the weights or the buffers do not fit."""
+        """Raise ConfigError if it is known before that the weights or buffers do not fit."""
         layout = self._layout
         if self._device.room() is None:
             check_memory(shared_sizes(layout, self._weights_bytes), self._config.machine.processes)
@@ -150,7 +150,7 @@ class EngineMemory:
         check_memory({"queues": layout.queue_bytes}, len(layout.instances))
 
     def _sized(self, rehearse: Rehearse) -> EngineLayout:
-        """Return the layout with the KV caches as large as a device's own memory lets them be, if no size is given."""
+        """Return the layout with the largest KV caches that a device allows. A size that is given stays."""
         if self._device.room() is None:
             return self._layout
         footprints = {

@@ -1,4 +1,4 @@
-"""Whether the engine has workers, and why it never will again."""
+"""Tell whether the engine has workers, and why it never will again."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from unifiedserve.messages.wire import Ready
 
 
 class Health:
-    """The state of the workers as a whole. Belongs to the engine's event loop."""
+    """Track the state of the workers as a whole. Belongs to the engine's event loop."""
 
     def __init__(self, config: EngineConfig) -> None:
         self._config = config
@@ -47,7 +47,7 @@ class Health:
             self._decided.set()
 
     def is_up(self, instance: str) -> bool:
-        """Tell whether the worker of an instance has started, and lives as far as is known."""
+        """Tell whether the worker of an instance has started, and lives as far as known."""
         return instance in self._ready
 
     def worker_lost(self, instance: str = "") -> None:
@@ -56,7 +56,7 @@ class Health:
         self.healthy = False
 
     def restarting(self) -> None:
-        """Wait for all workers anew: the pools are replaced, too."""
+        """Wait for all workers again: the pools are replaced, too."""
         self._ready.clear()
         self._decided.clear()
 

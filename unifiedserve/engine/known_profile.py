@@ -1,4 +1,4 @@
-"""What `unifiedserve profile` has measured of a model on the device that is to serve it."""
+"""Find the measurements of `unifiedserve profile` for a model on its device."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The shares of their budgets with which heavy work begins beside streams: tried out once for a model on a device."""
+"""Remember the shares with which heavy work begins beside streams: tried once for a model on a device."""
 
 import hashlib
 import logging
@@ -18,7 +18,7 @@ _SHARES = msgspec.json.Decoder(dict[str, float])
 
 
 class KnownShares:
-    """A file of shares in the user's cache. One that cannot be read or written is as if there were none."""
+    """Keep a file of shares in the user's cache. One that cannot be read or written is as if there were none."""
 
     def __init__(self, path: Path | None = None) -> None:
         """Use the file at `path`; None: the usual one."""

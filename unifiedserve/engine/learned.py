@@ -1,4 +1,4 @@
-"""What workers have found out as they started, so that those after them need not."""
+"""Keep what workers found out as they started, so that later ones need not."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ from unifiedserve.messages.wire import Ready
 
 @dataclass(frozen=True)
 class Learned:
-    """Sums of the weights in each memory of a device's own, and seconds of lone decode steps by instance."""
+    """Keep sums of weights by memory, and seconds of lone decode steps by instance. The memories are devices' own."""
 
     weights_sums: dict[str, int] = field(default_factory=dict)
     _decode_steps: dict[str, float] = field(default_factory=dict)
@@ -20,5 +20,5 @@ class Learned:
             self._decode_steps.setdefault(message.instance, message.decode_step)
 
     def decode_step(self, instance: str) -> float | None:
-        """Return the seconds of a lone step of an instance, or of the slowest other one; None: of none so far."""
+        """Return the seconds of a lone step of an instance, or the slowest other's. None: of none so far."""
         return self._decode_steps.get(instance, max(self._decode_steps.values(), default=None))

@@ -1,4 +1,4 @@
-"""The engine's end of the message queues: a thread that sends and one that listens."""
+"""Connect the engine to the message queues: a thread sends and one listens."""
 
 import logging
 import queue
@@ -15,7 +15,7 @@ _MOST_MESSAGES = 1024
 
 
 class Link:
-    """Sends in order without ever blocking the caller, and calls `on_messages` (in a thread) with what comes in.
+    """Send in order without ever blocking the caller. `on_messages` hears (in a thread) what comes in.
 
     `on_failure` is called, with the reason, if one of its threads cannot go on.
     """

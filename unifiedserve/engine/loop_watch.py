@@ -1,4 +1,4 @@
-"""Watches the event loop of the engine's process: one that is held up holds up every stream."""
+"""Watch the event loop of the engine's process: one that is held up holds up every stream."""
 
 import asyncio
 import faulthandler
@@ -11,7 +11,7 @@ _SECONDS = 5.0  # that a loop may be silent
 
 
 class LoopWatch:
-    """A thread that prints all threads' stacks once whenever the running event loop stands still for some seconds."""
+    """Print all threads' stacks once whenever the event loop stands still for seconds. A thread watches it."""
 
     def __init__(self, seconds: float = _SECONDS) -> None:
         """Watch the loop that runs now, and complain after so many seconds."""

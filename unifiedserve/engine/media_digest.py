@@ -1,4 +1,4 @@
-"""Which media are the same: digests of their bytes."""
+"""Recognise media that are the same by digests of their bytes."""
 
 import os
 import threading
@@ -18,7 +18,7 @@ _Version = tuple[str, int, int, int, int]  # path, device, inode, bytes, nanosec
 
 
 class MediaDigests:
-    """Digests of media by their contents; those of files are kept as long as the files do not change.
+    """Digest media by their contents. Digests of files are kept as long as the files do not change.
 
     Blocking for as long as it takes to read the bytes, with the GIL released: call it from a thread.
     """

@@ -1,4 +1,4 @@
-"""What can be seen of an engine."""
+"""Show the state of an engine."""
 
 from collections.abc import Callable
 from typing import Any, get_args
@@ -14,7 +14,7 @@ from unifiedserve.placement import Stage
 
 
 class Observation:
-    """What can be seen of an engine at any time; nothing here changes it."""
+    """Show the state of an engine at any time. Nothing here changes it."""
 
     def __init__(
         self,
@@ -37,8 +37,10 @@ class Observation:
         return self._health.target_between_tokens
 
     def held(self) -> tuple[float, float] | None:
-        """Return the share of its budgets that heavy work gets beside streams, and the 99th percentile of the time
-        between their tokens for which that is so, in seconds, 0 if it is not known; None while there are no workers.
+        """Return how streams are held: the share of heavy work, and the time between tokens.
+
+        Heavy work gets that share of its budgets. The time is the 99th percentile, in seconds, for which that is so; 0
+        if it is not known. None while there are no workers.
         """
         memory = self._memory()
         return memory.status.held if memory else None
@@ -51,7 +53,7 @@ class Observation:
 
     @property
     def waiting(self) -> int:
-        """Return requests that wait for their first token, or for a place among those that decode."""
+        """Return requests that wait for their first token, or for a place in decode."""
         running = self._running()
         return running.table.waiting if running else 0
 
@@ -91,12 +93,12 @@ class Observation:
         return self._roles.changes
 
     def memory(self) -> dict[str, int]:
-        """Return the bytes that are taken of the memory of the device that computes, by use."""
+        """Return the bytes taken of the computing device's memory, by use."""
         running = self._running()
         return running.workers.memory_uses if running else {}
 
     def peaks(self) -> dict[PoolKey, int]:
-        """Return the most pages in use at once since the workers started, by memory and buffer."""
+        """Return the most pages in use at once, by memory and buffer. They count since the workers started."""
         memory = self._memory()
         if memory is None:
             return {}
@@ -134,7 +136,7 @@ class Observation:
         return memory.pulses.turns(instance) if memory else 0
 
     def check_integrity(self) -> None:
-        """Raise PoolError, saying what is wrong, if a pool is not as it must be while no request is in flight."""
+        """Raise PoolError, saying what is wrong, if an idle pool is damaged. No request may be in flight."""
         if memory := self._memory():
             memory.check_integrity()
 

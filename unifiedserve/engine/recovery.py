@@ -1,4 +1,4 @@
-"""What becomes of an engine whose workers die."""
+"""Recover an engine whose workers die."""
 
 import asyncio
 import logging
@@ -25,7 +25,7 @@ _TOGETHER_SECONDS = 0.5  # between deaths that have one cause: all workers end w
 
 
 class Recovery:
-    """Restarts workers that died, and gives up where that is of no use. Belongs to the engine's event loop."""
+    """Restart workers that died, and give up where that is of no use. Belongs to the engine's event loop."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Recovery:
         self._weights: asyncio.Task[list[int]] | None = None
 
     def begin(self, running: Running | None, instance: str, code: int, generation: int) -> None:
-        """Replace a worker of this generation that has ended, or all of them where that is not enough."""
+        """Replace a worker of this generation that has ended, or all if needed."""
         if self._health.fatal or generation <= self._lost_generation:
             return  # the end has come, or all workers of it are being replaced
         self._health.worker_lost(instance)
@@ -109,11 +109,11 @@ class Recovery:
         task.add_done_callback(self._tasks.discard)
 
     def begin_watch(self, workers: Workers) -> None:
-        """Note what the weights in host memory add up to, for the time after a fault."""
+        """Note what the weights in host memory add up to, to compare after a fault."""
         self._weights = asyncio.create_task(workers.sum_weights())
 
     async def _check_weights(self, running: Running, generation: int) -> None:
-        """Load the weights anew, and replace all workers, if a fault has damaged them."""
+        """Load the weights again, and replace all workers, if a fault has damaged them."""
         if self._weights is None or await running.workers.sum_weights() == await self._weights:
             return
         _log.error("the weights in memory are not what they were: they are loaded anew")
@@ -165,7 +165,7 @@ class Recovery:
     async def _recover(self, running: Running, *, damaged: bool, keeps: bool) -> None:
         """Restart the workers over fresh pools, then send every unfinished answer through again.
 
-        Damaged weights are loaded anew. Where the caches are to be kept, answers go on from their full pages.
+        Damaged weights are loaded again. Where the caches are to be kept, answers go on from their full pages.
         """
         try:
             placement, learned = self._roles.placement, self._health.learned

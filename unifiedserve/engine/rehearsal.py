@@ -1,4 +1,4 @@
-"""What a worker takes of a device's own memory: before the engine's buffers are made, one does its largest step."""
+"""Measure a worker's part of a device's memory: it does its largest step before the buffers are made."""
 
 import time
 from collections.abc import Callable, Collection
@@ -36,8 +36,9 @@ M = TypeVar("M", bound=Message)
 
 
 class Footprint(NamedTuple):
-    """Bytes that a worker takes of a device's own memory beside what is shared, and the share of its budgets with which
-    heavy work begins beside streams.
+    """Count a worker's bytes of a device's own memory beside what is shared.
+
+    Heavy work begins with this share of its budgets beside streams.
     """
 
     idle: int
@@ -48,7 +49,7 @@ class Footprint(NamedTuple):
 def rehearse_alone(
     layout: EngineLayout, memory: MemoryLayout, rehearse: Callable[[SharedMemory], Footprint]
 ) -> Footprint:
-    """Let `rehearse` have the smallest buffers for a worker of a memory of this layout, and free them."""
+    """Let `rehearse` have the smallest buffers for a worker of a memory, and free them. The memory has this layout."""
     small = msgspec.structs.replace(
         memory,
         kv=PoolSize(layout.state_pages + 1, memory.kv.page_bytes),
@@ -80,7 +81,7 @@ def instance_of(stages: Collection[Stage]) -> Instance:
 def rehearse(
     spec: WorkerSpec, memory: SharedMemory, device: Device, processor: Processor, known: KnownShares
 ) -> Footprint:
-    """Start a worker over `memory`, the buffers of this alone, let it do the largest step, and end it.
+    """Start a worker over `memory`, let it do the largest step, and end it. The buffers are for this alone.
 
     The `device` is that of its memory.
 

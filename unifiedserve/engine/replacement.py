@@ -1,4 +1,4 @@
-"""Replaces one worker that has died, while the others go on."""
+"""Replace one worker that has died, while the others go on."""
 
 import asyncio
 from collections.abc import Collection, Iterable
@@ -22,12 +22,12 @@ from unifiedserve.placement import Placement, Stage
 
 
 class Replacement:
-    """The way from one worker's death to the next worker of its instance.
+    """Lead from one worker's death to the next worker of its instance.
 
-    What it decoded goes on from its page tables. What it held of other attempts is lost, and these with it. So the
-    survivors drop what they hold of those attempts, one stage after the other: whoever hears has all before it that the
-    stages before have sent. Then they hear of the next incarnation. What they had handed over to the dead one before,
-    and it had not read, is handed to the next; other attempts that it was handed are lost, too. Then nobody holds a
+    The answers that it decoded go on from its page tables. Other attempts lose their parts there, and are lost with
+    them. So the survivors drop what they hold of those attempts, one stage after the other: each survivor that hears
+    has all before it that the stages before have sent. Then they hear of the next incarnation. Answers that they
+    handed to the dead worker and it had not read are handed to the next one; others are lost, too. Then nobody holds a
     page of lost attempts, and those that are still tagged with them are free. Meanwhile the next worker starts.
     """
 
@@ -115,9 +115,9 @@ class Replacement:
             await self._survivors.tell(others.hosts(stage), self._running.workers.send, message)
 
     def _hand_on(self, giver: str) -> None:
-        """Hand to the next worker what an instance has handed to the dead one, and lose what that had read of it.
+        """Hand to the next worker what an instance handed to the dead one.
 
-        All is known by now that the instance has told and sent before.
+        The attempts are lost whose answers the dead worker had read. All that the instance told before is known.
         """
         handed = set(handed_over(giver, self._name, self._running.table)) - self._gone_on
         messages = map(unpack, self._memory.unread(self._name))

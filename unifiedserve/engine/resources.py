@@ -1,4 +1,4 @@
-"""Whether the machine has what the configuration asks for: cores, memory, speed."""
+"""Check the machine for what the configuration asks for: cores, memory, speed."""
 
 import logging
 import math
@@ -23,7 +23,7 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def check_threads(config: EngineConfig) -> None:
-    """Raise ConfigError if a worker is to have more threads or ranks than there are cores, which slows it down."""
+    """Raise ConfigError if a worker has more threads or ranks than cores. That slows it down."""
     for instance in config.machine.workers.instances:
         cores = len(instance.cores) or len(os.sched_getaffinity(0))
         who = f"the worker {instance.name}" if instance.cores else "this process"
@@ -48,7 +48,7 @@ def check_memories(config: EngineConfig) -> None:
 
 
 def check_packages(config: EngineConfig) -> None:
-    """Raise ConfigError if the decoder of videos, or what brings pages to other memories, is not installed."""
+    """Raise ConfigError if the video decoder or the carrier between memories is not installed."""
     decoder = config.media.video_decoder
     package = "PyNvVideoCodec" if decoder == "pynvvideocodec" else decoder
     if util.find_spec(package) is None:
@@ -89,7 +89,10 @@ def shared_sizes(layout: EngineLayout, weights: Mapping[str, int]) -> dict[str, 
 
 
 def check_memory(shared: Mapping[str, int], workers: int) -> None:
-    """Raise ConfigError, with the sum, if the shared segments (name to bytes) and the workers do not fit in memory."""
+    """Raise ConfigError, with the sum, if segments and workers do not fit in memory.
+
+    The shared segments map name to bytes.
+    """
     needed = {name: -(-size // MIB) for name, size in shared.items()}
     _check_room(needed, shutil.disk_usage(_SHM).free, f"{_SHM} has", f"enlarge it (mount -o remount,size=… {_SHM})")
     needed[f"{workers} workers"] = workers * WORKER_MIB
@@ -97,7 +100,7 @@ def check_memory(shared: Mapping[str, int], workers: int) -> None:
 
 
 def check_target(config: EngineConfig, decode_step: float) -> None:
-    """Raise ConfigError if streams cannot hold their target, given the seconds of a lone decode step."""
+    """Raise ConfigError if streams cannot hold their target. A lone decode step takes so many seconds."""
     least = decode_step * (1 + config.scheduling.rest_between_steps)
     if config.scheduling.seconds_between_tokens(decode_step) < least:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Has workers change what they host by themselves, where --roles auto asks for it."""
+"""Have workers change what they host by themselves, where --roles auto asks for it."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ def waiting_work(table: RequestTable, costs: Costs) -> dict[Stage, float]:
 
 
 class RoleWatch:
-    """Looks at the work now and then. Belongs to the engine's event loop."""
+    """Look at the work now and then. Belongs to the engine's event loop."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Carries changes of roles out, one task each."""
+"""Carry changes of roles out, one task each."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ WaitFor = Callable[[Callable[[], bool]], Awaitable[None]]
 
 
 class RoleChanges:
-    """Drains a worker and has its successor host other stages, while the others serve.
+    """Drain a worker and have its successor host other stages, while the others serve.
 
     Others of its memory decode what it was to decode, and it waits for no stream that it only prefilled or encoded for.
 
@@ -31,7 +31,10 @@ class RoleChanges:
     def __init__(
         self, roles: Roles, health: Health, timeline: Timeline, wait_for: WaitFor, on_change: Callable[[], None]
     ) -> None:
-        """Return `wait_for` returns when a condition holds; it looks whenever something changes, as `on_change` tells."""
+        """Take `wait_for`, which returns when a condition holds.
+
+        It looks whenever something changes, as `on_change` tells.
+        """
         self._roles = roles
         self._health = health
         self._timeline = timeline

@@ -1,4 +1,4 @@
-"""Which stages each worker hosts, and which workers are about to host others."""
+"""Track which stages each worker hosts, and which workers are about to host others."""
 
 import time
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from unifiedserve.placement import ChangingPlacement, Instance, Placement, RoleC
 
 
 class Roles(ChangingPlacement):
-    """Which stages each worker hosts, as clients ask for it. Belongs to the engine's event loop."""
+    """Change what each worker hosts, as clients ask for it. Belongs to the engine's event loop."""
 
     def __init__(self, config: EngineConfig) -> None:
         super().__init__(config.machine.workers)
@@ -34,7 +34,7 @@ class Roles(ChangingPlacement):
         return None if self._absent else super().settled
 
     def restart(self) -> None:
-        """Note that all workers start anew, each with the stages that were wanted last."""
+        """Note that all workers start again, each with the stages that were wanted last."""
         super().restart()
         self._absent.clear()
 

@@ -1,4 +1,4 @@
-"""What an engine has once its workers are started."""
+"""Hold what an engine has once its workers are started."""
 
 import asyncio
 from collections.abc import Callable
@@ -31,7 +31,7 @@ from unifiedserve.scheduling import Targets
 
 @dataclass(frozen=True)
 class Running:
-    """The parts of an engine that serves, made at once."""
+    """Hold the parts of an engine that serves, made at once."""
 
     processor: Processor
     workers: Workers

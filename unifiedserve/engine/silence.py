@@ -1,4 +1,4 @@
-"""How long a worker may show no sign of life, by what it does."""
+"""Judge how long a worker may show no sign of life, by its activity."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ _LONGEST_TURN = 40  # times the patience, of a worker that computes
 
 
 class Vitals(NamedTuple):
-    """What can be seen of a worker from outside: `computed` are nanoseconds of processor time."""
+    """Describe what can be seen of a worker from outside: `computed` are nanoseconds of processor time."""
 
     turns: int
     waits: bool
@@ -14,10 +14,10 @@ class Vitals(NamedTuple):
 
 
 class Silence:
-    """Counts the looks at one worker in which it showed no sign of life. It has no clock: a late look counts once."""
+    """Count the looks at one worker in which it showed no sign of life. It has no clock: a late look counts once."""
 
     def __init__(self, patience: int, trifle: int = 0) -> None:
-        """Hold a worker to hang after `patience` looks, and one that computes after many times as many.
+        """Take a worker to hang after `patience` looks. One that computes has many times as many.
 
         Up to `trifle` nanoseconds of processor time between two looks are no sign of life.
         """

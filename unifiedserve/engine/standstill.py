@@ -1,4 +1,4 @@
-"""Says what requests wait for if none goes on though no worker has anything to do: a defect that must not be silent."""
+"""Report a standstill: requests wait though no worker has anything to do. Such a defect must not be silent."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ _BUSY = 0.05  # of a core: whoever computes more has something to do, as who dec
 
 
 class Seen(NamedTuple):
-    """What has been done until now: reports of work, and the processor time of each worker's process; seconds."""
+    """Count what has been done until now: reports of work, and the processor time of each worker's process; seconds."""
 
     reports: int
     computed: Mapping[int, float]
@@ -27,7 +27,7 @@ class Seen(NamedTuple):
 
 
 class Standstill:
-    """Looks at all requests now and then. Belongs to the engine's event loop."""
+    """Look at all requests now and then. Belongs to the engine's event loop."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ def stands_still(before: Seen, now: Seen) -> bool:
 def waits(
     placement: Placement, memory: SharedMemory, counts: dict[tuple[str, Stage], tuple[int, int]]
 ) -> Iterator[str]:
-    """Yield what each stage of each instance holds, and the pages that the first of its requests waits for."""
+    """Yield what each stage of each instance holds, and which pages its first request awaits."""
     for instance in placement.instances:
         for stage in instance.stages:
             running, waiting = counts.get((instance.name, stage), (0, 0))

@@ -1,4 +1,4 @@
-"""The supervisor: owns the shared memory and the worker processes of one engine."""
+"""Supervise one engine: own its shared memory and its worker processes."""
 
 import logging
 import secrets
@@ -39,7 +39,10 @@ _PATIENCE_SECONDS = 5.0  # with an engine that reads no messages
 
 
 class Supervisor:
-    """Creates what workers attach to, starts them, restarts them over fresh memory, and leaves nothing behind."""
+    """Create what workers attach to, start and restart them, and leave nothing behind.
+
+    A restart is over fresh memory.
+    """
 
     def __init__(self, config: EngineConfig, model_dir: Path, processor: Processor) -> None:
         """Allocate everything and load the weights once.
@@ -73,7 +76,7 @@ class Supervisor:
 
     @cached_property
     def _medium(self) -> MediaPlan | None:
-        """A medium with which workers try out the sizes of steps; None where they do not, or the model takes none."""
+        """Return a medium with which workers try out steps. None where they do not, or the model takes none."""
         return small_medium(self._processor) if self.config.scheduling.budgets == "profiled" else None
 
     @cached_property
@@ -117,7 +120,7 @@ class Supervisor:
 
     @property
     def memory_uses(self) -> dict[str, int]:
-        """Return the bytes that are taken of the memory of the device that computes, by use."""
+        """Return the bytes taken of the computing device's memory, by use."""
         return self._memory.uses
 
     def start(self, placement: Placement, on_exit: OnExit, learned: Learned) -> None:
@@ -133,7 +136,7 @@ class Supervisor:
         on_exit: OnExit,
         learned: Learned,
     ) -> None:
-        """End a worker as `ask` tells it to, and start it with what `placement` has it host.
+        """End a worker as `ask` tells it to, and start its successor. `placement` says what that hosts.
 
         It holds no pages: those that it took have gone to others. `on_exit` is told if either cannot be.
         """
@@ -172,9 +175,9 @@ class Supervisor:
     ) -> None:
         """Replace pools, queues and workers, over the same weights, after a worker died.
 
-        A fault on a GPU ends all workers that share it, and what lets them share it must be begun anew. Its memory
-        stays: the weights of each must add up to what was `learned` before; `damaged` ones are loaded anew. `keeps`:
-        what pages hold can be reused.
+        A fault on a GPU ends all workers that share it. Sharing must be begun again. Its memory stays: the weights of
+        each must add up to what was `learned` before; `damaged` ones are loaded again. `keeps`: the contents of pages
+        can be reused.
         """
         self._workers.kill(self._device.sharing.terminate)
         self._device.sharing.start()
@@ -254,7 +257,7 @@ class Supervisor:
 
 
 def _tell_in_order(inbox: MessageQueue, on_exit: OnExit, name: str, code: int, generation: int) -> None:
-    """Tell the engine of a worker's end behind all that the worker has sent, or at least at all."""
+    """Tell the engine of a worker's end, behind all that it has sent if possible."""
     try:
         inbox.send(pack(Ended(name, code, generation)), timeout=_PATIENCE_SECONDS)
     except (TimeoutError, ArenaError):

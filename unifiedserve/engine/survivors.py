@@ -1,4 +1,4 @@
-"""The workers that live on when another one has died: what they are told, and that they have done it."""
+"""Tell the workers that outlive another what to do, and wait until it is done."""
 
 import asyncio
 import itertools
@@ -12,7 +12,7 @@ OnEnd = Callable[[str, Heard | None], None]  # an instance, and its answer
 
 @dataclass(eq=False)
 class _Round:
-    """A message to several instances, until each of them has answered or died."""
+    """Send a message to several instances, until each of them has answered or died."""
 
     waiting: set[str]
     on_end: OnEnd
@@ -29,7 +29,7 @@ class _Round:
 
 
 class Survivors:
-    """Tells instances something and waits until all have heard. Belongs to the engine's event loop."""
+    """Tell instances something and wait until all have heard. Belongs to the engine's event loop."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
@@ -42,7 +42,7 @@ class Survivors:
         message: Callable[[int], Message],
         on_end: OnEnd = lambda instance, answer: None,
     ) -> None:
-        """Send them a message, made with a number, and return when each has answered or died.
+        """Send them a message with a number. Returns when each has answered or died.
 
         `on_end` is called with the name of each as it does, before anything that is told of it later, and its answer.
         """

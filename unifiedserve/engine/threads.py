@@ -1,4 +1,4 @@
-"""Between the event loop and threads."""
+"""Bridge the event loop and threads."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,7 +10,7 @@ R = TypeVar("R")
 
 
 async def in_thread(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Run a blocking function to its end in a thread, even if the caller is cancelled meanwhile."""
+    """Run a blocking function to its end in a thread. That holds even if the caller is cancelled meanwhile."""
     working = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
     try:
         return await asyncio.shield(working)
@@ -31,7 +31,7 @@ async def open_in_thread(open_: Callable[[], R], close: Callable[[R], object]) -
 
 
 def on_loop(call: Callable[P, object]) -> Callable[P, None]:
-    """Return what other threads may call instead of `call`, to have it called on the running event loop."""
+    """Return a function that calls `call` on the running event loop. Other threads may call it."""
     loop = asyncio.get_running_loop()
 
     def schedule(*args: P.args, **kwargs: P.kwargs) -> None:

@@ -1,4 +1,4 @@
-"""Replaces workers that live and do nothing: stopped ones, and those that wait for what never comes."""
+"""Replace workers that live and do nothing: stopped ones, and those that wait for what never comes."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ _TRIFLE = 0.003  # of a core: threads that look for something now and then take 
 
 
 class Watchdog:
-    """Looks at all workers now and then. Belongs to the engine's event loop."""
+    """Look at all workers now and then. Belongs to the engine's event loop."""
 
     def __init__(
         self, timeout: float, workers: Workers, up: Callable[[str], bool], on_hang: Callable[[], None]

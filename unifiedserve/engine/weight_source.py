@@ -1,4 +1,4 @@
-"""What of a checkpoint goes into which memory, and in which form."""
+"""Choose the tensors of a checkpoint for each memory, and their form."""
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -76,7 +76,7 @@ def schemes(bits: int, model_config: Any) -> SchemeOf:
 
 
 def wanted_by(networks: Collection[Network], model_config: Any) -> Wanted:
-    """Return what tells by a tensor's name in memory whether these networks of the model need it."""
+    """Return a function that tells whether these networks need a tensor. It knows tensors by their names in memory."""
     if len(networks) == len(Network):
         return all_tensors
     network_of = networks_of_checkpoint(model_config)
@@ -84,7 +84,7 @@ def wanted_by(networks: Collection[Network], model_config: Any) -> Wanted:
 
 
 def bytes_by_memory(layout: EngineLayout, sources: Sequence[Tensors], model_config: Any, dtype: str) -> dict[str, int]:
-    """Return the bytes that the weights of all ranks take in each memory, from the headers alone."""
+    """Return the bytes of all ranks' weights in each memory, from the headers alone."""
     own: torch.dtype = getattr(torch, dtype)
     kinds = {memory: (each.networks, len(each.weights_of_ranks)) for memory, each in layout.memories.items()}
     sizes = {

@@ -1,4 +1,4 @@
-"""The worker processes of one engine."""
+"""Run the worker processes of one engine."""
 
 import logging
 import socket
@@ -20,7 +20,7 @@ OnExit = Callable[[str, int, int], None]  # instance, exit code, generation
 
 
 class WorkerProcesses:
-    """Starts worker processes, notices when one dies, and ends them."""
+    """Start worker processes, notice when one dies, and end them."""
 
     def __init__(self, nursery: Nursery) -> None:
         """Lend `nursery` to the workers that decode: the sandbox leaves them none of their own."""
@@ -68,7 +68,7 @@ class WorkerProcesses:
             process.kill()
 
     def stop(self, ask: Callable[[str], None], prepare: Callable[[list[int]], None]) -> None:
-        """Ask the worker of each instance to end, and kill those that do not in time, as `kill` does."""
+        """Ask the worker of each instance to end. Those that do not in time are killed, as `kill` does."""
         ending = self._take()
         for name in ending:
             ask(name)

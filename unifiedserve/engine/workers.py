@@ -1,4 +1,4 @@
-"""The workers, and the engine's connection to them."""
+"""Hold the workers, and the engine's connection to them."""
 
 import asyncio
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from unifiedserve.reading.keeper import Nursery
 
 @dataclass(frozen=True)
 class WorkerEvents:
-    """Whom to tell of the workers; called from threads."""
+    """Call back about the workers, from threads."""
 
     messages: Callable[[list[Message]], None]
     exited: OnExit
@@ -33,7 +33,7 @@ class WorkerEvents:
 
 
 class Workers:
-    """The running workers of one engine. Belongs to the engine's event loop; a restart replaces the pools, too."""
+    """Run the workers of one engine. Belongs to the engine's event loop; a restart replaces the pools, too."""
 
     def __init__(
         self,
@@ -67,12 +67,12 @@ class Workers:
 
     @property
     def memory_uses(self) -> dict[str, int]:
-        """Return the bytes that are taken of the memory of the device that computes, by use."""
+        """Return the bytes taken of the computing device's memory, by use."""
         return self._supervisor.memory_uses
 
     @property
     def profile(self) -> HardwareProfile | None:
-        """Return what is known of the model on the device before its workers have measured anything."""
+        """Return what is known of the model on the device before workers measure anything."""
         return self._supervisor.profile
 
     @property
@@ -106,7 +106,7 @@ class Workers:
         self._link.send(instance, message)
 
     async def replace(self, name: str, decide: Callable[[], Placement | None], learned: Learned) -> None:
-        """Replace one worker, which has no part in any request, by one over the same memory, and tell the others.
+        """Replace one worker over the same memory, and tell the others. It has no part in any request.
 
         `decide` returns what placement it is one of, or None where all workers have been replaced meanwhile.
         """
@@ -124,7 +124,7 @@ class Workers:
         return self._supervisor.apart
 
     async def sum_weights(self) -> list[int]:
-        """Return a sum over the bytes of each copy of the weights in host memory, while workers go on."""
+        """Return a sum over the bytes of each host copy of the weights. Workers go on meanwhile."""
         return await in_thread(self._supervisor.sum_weights)
 
     async def revive(self, name: str, placement: Callable[[], Placement | None], learned: Learned) -> None:
@@ -144,9 +144,10 @@ class Workers:
         damaged: bool = False,
         keeps: bool = False,
     ) -> None:
-        """Replace the workers, their queues and pools; what pages held is lost, unless the caches are to be kept.
+        """Replace the workers, their queues and pools.
 
-        The weights of each memory must add up to what was `learned` before; `damaged` ones are loaded anew.
+        The contents of pages are lost, unless the caches are to be kept. The weights of each memory must add up to what
+        was `learned` before; `damaged` ones are loaded again.
         """
         async with self._changing:
             await asyncio.to_thread(self._replace, placement, learned, damaged, keeps)

@@ -1,6 +1,7 @@
-"""The engine's side of the zygote (worker/zygote.py): one for all engines of this process, started when first needed.
+"""Run the engine's side of the zygote (worker/zygote.py).
 
-Nothing heavy is imported here: a command starts the zygote before its own imports, so that both go on at once.
+One serves all engines of this process, from the first need on. Nothing heavy is imported here: a command starts the
+zygote before its own imports, so that both go on at once.
 """
 
 import atexit
@@ -43,11 +44,14 @@ _LOOK_SECONDS = 1.0  # between two looks at a zygote that is to answer
 
 
 class ZygoteError(Exception):
-    """No worker can be started: the zygote is gone, or refuses."""
+    """Signal that no worker can be started: the zygote is gone, or refuses."""
 
 
 class WorkerProcess:
-    """A worker's process, a child of the zygote, which says how it ended; that it ended is seen without it."""
+    """Watch a worker's process, a child of the zygote.
+
+    The zygote says how it ended; that it ended is seen without it.
+    """
 
     def __init__(self, pid: int, pidfd: int, on_silence: Callable[[], None]) -> None:
         """Return `on_silence` ends a zygote that does not say how the process ended."""
@@ -59,7 +63,7 @@ class WorkerProcess:
         self._lock = threading.Lock()  # nobody closes the descriptor while another uses it
 
     def wait(self, timeout: float | None = None) -> int | None:
-        """Return the exit code (-N if signal N killed it) once it has ended, None if it has not within `timeout` s."""
+        """Return the exit code (-N if signal N killed it) once it has ended. None if it has not within `timeout` s."""
         if timeout is None:
             self._wait_for_end()
         self._ended.wait(timeout)
@@ -79,13 +83,13 @@ class WorkerProcess:
         self._ended.set()
 
     def end_with_zygote(self) -> None:
-        """Make sure that it has ended with the zygote, after which nobody can tell its exit code."""
+        """Make sure that it has ended with the zygote. Nobody can tell its exit code then."""
         self.kill()
         _await_end(self._pidfd)
         self.end(-signal.SIGKILL)
 
     def _wait_for_end(self) -> None:
-        """Wait for the kernel's word that it has ended, and end a zygote that does not give its own soon after."""
+        """Wait for the kernel's word that it has ended. A zygote that stays silent soon after is ended."""
         with self._lock:
             if self._code is not None:
                 return
@@ -105,7 +109,7 @@ def _await_end(pidfd: int) -> None:
 
 
 class Zygote:
-    """A zygote process, and the workers that it started. Safe to use from several threads."""
+    """Run a zygote process, and the workers that it started. Safe to use from several threads."""
 
     def __init__(self, program: tuple[str, ...] = ("-m", _MODULE)) -> None:
         """Start the process; returns at once. `program` is what Python runs, with the socket's descriptor appended."""
@@ -151,7 +155,7 @@ class Zygote:
         self._thread.join()
 
     def _reply(self) -> WorkerProcess | ZygoteError:
-        """Return the answer to a request, for which imports may take long; a zygote that is stopped is ended."""
+        """Return the answer to a request. Imports may make it take long; a zygote that is stopped is ended."""
         while True:
             with suppress(queue.Empty):
                 return self._replies.get(timeout=_LOOK_SECONDS)
@@ -229,7 +233,7 @@ class Zygote:
 
 
 class _Shared:
-    """The zygote of this process."""
+    """Hold the zygote of this process."""
 
     def __init__(self) -> None:
         self._zygote: Zygote | None = None

@@ -296,9 +296,9 @@ class Count(msgspec.Struct, tag=True):
 
 
 class Heard(msgspec.Struct, tag=True):
-    """Confirm that an instance has done what a message of this number asks for. What it sent before has been sent.
+    """Confirm that an instance has done what a message of this number asks for.
 
-    Where it was asked to count, `shared` has its references, by pool and page.
+    Earlier messages of it have been sent. Where it was asked to count, `shared` has its references, by pool and page.
     """
 
     number: int
@@ -450,7 +450,7 @@ class Preempted(msgspec.Struct, tag=True):
 
 
 class HandedOver(msgspec.Struct, tag=True):
-    """Report that another instance of the same memory, `host`, decodes this answer, or will do so."""
+    """Report that another instance of the same memory, `host`, decodes this answer now or later."""
 
     uid: int
     index: int

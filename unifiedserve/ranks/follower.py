@@ -1,4 +1,4 @@
-"""The other ranks' side: they do what rank 0 tells, on their parts."""
+"""Follow rank 0: the other ranks do what it tells, on their parts."""
 
 import torch
 

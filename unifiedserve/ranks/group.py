@@ -1,4 +1,4 @@
-"""What joins the ranks of an instance: queues for what rank 0 tells, and operations that all of them do together."""
+"""Join the ranks of an instance: queues for rank 0's orders, and collective operations."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,10 @@ from unifiedserve.ranks.parts import RankPart
 
 
 class Group:
-    """One rank's end. Every operation raises CollectiveError, which names a rank, if that does not come in time."""
+    """Hold one rank's end.
+
+    Every operation raises CollectiveError, which names a rank, if that does not come in time.
+    """
 
     def __init__(
         self, part: RankPart, collective: Collective, inboxes: Sequence[MessageQueue], patience: float = 60.0

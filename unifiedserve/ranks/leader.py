@@ -11,11 +11,14 @@ from unifiedserve.ranks.model import PartOfModel
 
 
 class OutOfStepError(Exception):
-    """The ranks no longer do the same: nothing that they would do is right, and their processes have to end."""
+    """Signal ranks that no longer do the same: their results are wrong, and their processes must end."""
 
 
 class Leader:
-    """A language model over all ranks. Where one fails, or does not come in time, its methods raise OutOfStepError."""
+    """Lead a language model over all ranks.
+
+    Where one fails, or does not come in time, its methods raise OutOfStepError.
+    """
 
     def __init__(self, part: PartOfModel) -> None:
         self._part = part
@@ -55,7 +58,7 @@ class Leader:
 
 
 class SpreadEmbedding(nn.Module):
-    """A model's embedding whose rows are on several ranks."""
+    """Embed with rows that are on several ranks."""
 
     def __init__(self, leader: Leader) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What rank 0 tells the other ranks to do: each message is one operation that all of them take part in."""
+"""Define what rank 0 tells the other ranks: each message is one operation that all take part in."""
 
 import msgspec
 import numpy as np

@@ -1,4 +1,4 @@
-"""One rank's part of a language model: every method is called on all ranks at once, in the same order."""
+"""Run one rank's part of a language model: all ranks call every method at once, in the same order."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ from unifiedserve.ranks.group import Group
 
 
 class PartOfModel:
-    """Embedding, layers and head over a rank's part of their weights."""
+    """Run embedding, layers and head over a rank's part of their weights."""
 
     def __init__(
         self,

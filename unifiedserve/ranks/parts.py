@@ -1,4 +1,4 @@
-"""Which part of a llama-like text model each rank has; pure."""
+"""Cut a llama-like text model into ranks' parts; pure."""
 
 import re
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ _VOCABULARY_UNIT = 16
 
 
 class Cut(NamedTuple):
-    """The range [start, stop) of a dimension of a tensor."""
+    """Select the range [start, stop) of a dimension of a tensor."""
 
     dim: int
     start: int
@@ -26,7 +26,7 @@ class Cut(NamedTuple):
 
 
 class RankPart:
-    """What of a text model the rank number `rank` of `ranks` has.
+    """Describe the part of a text model that rank number `rank` of `ranks` has.
 
     Query heads, inner columns and rows of the vocabulary are divided. So are heads of keys and values; where there are
     fewer than ranks, several ranks have the same one.

@@ -20,7 +20,10 @@ def row_cost(weight_bits: float) -> float:
 
 
 class Acceptance(NamedTuple):
-    """Estimate the probability that a sequence's next drafted token is right. It counts the steps since the last trial."""
+    """Estimate the probability that a sequence's next drafted token is right.
+
+    It counts the steps since the last trial.
+    """
 
     rate: float = 0.5
     idle: int = 0

@@ -1,1 +1,1 @@
-"""The OpenAI-compatible HTTP API."""
+"""Serve the OpenAI-compatible HTTP API."""

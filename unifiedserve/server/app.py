@@ -1,4 +1,4 @@
-"""The HTTP API of an engine."""
+"""Build the HTTP API of an engine."""
 
 import contextlib
 import time
@@ -58,9 +58,10 @@ OF_AN_ENGINE = [
 
 
 def create_app(engine: ServingEngine, compared: ServingEngine | None = None, keys: Keys | None = None) -> Starlette:
-    """Return the app, whose lifespan starts and stops the engines; `compared` is served below `COMPARED_PATH`.
+    """Return the app, whose lifespan starts and stops the engines.
 
-    Who shows none of the `keys` is refused; None: those that the configuration names. Raises ConfigError for bad ones.
+    `compared` is served below `COMPARED_PATH`. Callers that show none of the `keys` are refused; None: those that the
+    configuration names. Raises ConfigError for bad ones.
     """
     config = engine.config
     uploaded = FileStore(config)

@@ -1,4 +1,4 @@
-"""HTTP connections: so many at once, none that is silent for long, and none whose client reads no answers."""
+"""Bound HTTP connections: so many at once, none silent for long, and none whose client reads no answers."""
 
 import asyncio
 import resource
@@ -19,7 +19,7 @@ _ENOUGH_DESCRIPTORS = 1 << 16
 
 
 class Connections:
-    """All connections: when they are too many, the one that has waited for a request for longest is closed."""
+    """Hold all connections. When they are too many, the one that has waited for a request for longest is closed."""
 
     def __init__(self, most: int) -> None:
         self.turns = Turns(_BEGIN_A_TURN)
@@ -50,7 +50,7 @@ class Connections:
 
 
 class Connection(H11Protocol):
-    """A connection that ends when its client stalls."""
+    """Hold a connection that ends when its client stalls."""
 
     def __init__(self, connections: Connections, **given: Any) -> None:
         super().__init__(**given)
@@ -157,7 +157,7 @@ class Connection(H11Protocol):
 
 
 def descriptors_for_connections() -> int:
-    """Return how many connections there may be, having asked for as many descriptors as this process may have."""
+    """Return how many connections there may be. It asks for as many descriptors as this process may have."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     given = _ENOUGH_DESCRIPTORS if most == resource.RLIM_INFINITY else min(most, _ENOUGH_DESCRIPTORS)
     resource.setrlimit(resource.RLIMIT_NOFILE, (given, most))

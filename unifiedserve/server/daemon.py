@@ -1,4 +1,4 @@
-"""The daemon: one engine behind one socket, from start to clean shutdown."""
+"""Run the daemon: one engine behind one socket, from start to clean shutdown."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ _LAST_SECONDS = 3  # after --drain-timeout: for requests that were failed then t
 
 
 class Server(uvicorn.Server):
-    """uvicorn, leaving signals to us: it would raise them again before the engine has stopped."""
+    """Run uvicorn without its signal handling. It would raise signals again before the engine has stopped."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

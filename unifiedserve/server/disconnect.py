@@ -10,11 +10,11 @@ T = TypeVar("T")
 
 
 class ClientGoneError(Exception):
-    """The client closed the connection before its answer was complete."""
+    """Signal that the client closed the connection before its answer was complete."""
 
 
 async def unless_disconnected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """Result of `work`; cancels it and raises ClientGoneError if the client disconnects first.
+    """Return the result of `work`. If the client disconnects first, cancels it and raises ClientGoneError.
 
     The request's body must have been read: the next message from `receive` is then the disconnection.
     """

@@ -1,4 +1,4 @@
-"""Endpoints as data: one record says where an operation is served and how the OpenAPI document describes it."""
+"""Describe endpoints as data: where an operation is served, and its OpenAPI description."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -21,7 +21,7 @@ EVENTS = "text/event-stream"
 
 
 class Services(NamedTuple):
-    """What endpoints answer with; `started` is the time of their start, in seconds since 1970."""
+    """Hold what endpoints answer with. `started` is the time of their start, in seconds since 1970."""
 
     engine: ServingEngine
     files: FileStore
@@ -32,7 +32,7 @@ class Services(NamedTuple):
 
 
 class Endpoint(NamedTuple):
-    """An operation at a path: the structs that it takes and gives, as a whole and as a stream of events.
+    """Describe an operation at a path: the structs that it takes and gives, as a whole and as a stream of events.
 
     A parameter of the path is in braces; `{id:path}` may have slashes.
     """

@@ -1,4 +1,4 @@
-"""The JSON of a failure, as clients of each API read it."""
+"""Write the JSON of a failure, as clients of each API read it."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -37,7 +37,7 @@ class ErrorDetail(msgspec.Struct):
 
 
 class ErrorBody(msgspec.Struct):
-    """OpenAI's error object."""
+    """Hold OpenAI's error object."""
 
     error: ErrorDetail
 
@@ -48,7 +48,7 @@ class AnthropicErrorDetail(msgspec.Struct):
 
 
 class AnthropicErrorBody(msgspec.Struct, kw_only=True):
-    """Anthropic's error object."""
+    """Hold Anthropic's error object."""
 
     type: Literal["error"] = "error"
     error: AnthropicErrorDetail

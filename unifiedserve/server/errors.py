@@ -1,4 +1,4 @@
-"""Every failure as a response: its status, its headers and the error object of the API that was asked."""
+"""Turn every failure into a response: its status, its headers and the error object of the API that was asked."""
 
 from collections.abc import Mapping
 from http import HTTPStatus

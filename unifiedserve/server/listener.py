@@ -1,4 +1,4 @@
-"""The daemon's socket, taken before anything slow begins."""
+"""Take the daemon's socket before anything slow begins."""
 
 import errno
 import socket

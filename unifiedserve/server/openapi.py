@@ -1,4 +1,4 @@
-"""The API's description at /openapi.json, made from its endpoints, and the page at /docs that shows it."""
+"""Describe the API at /openapi.json, from its endpoints. The page at /docs shows it."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -50,7 +50,7 @@ def _document(title: str, endpoints: tuple[Endpoint, ...]) -> dict[str, Any]:
 
 
 def openapi(title: str, endpoints: Sequence[Endpoint]) -> dict[str, Any]:
-    """Return the OpenAPI document of these endpoints, with the schemas of the structs that they parse and send."""
+    """Return the OpenAPI document of these endpoints. It has the schemas of the structs that they parse and send."""
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in endpoints:
         paths.setdefault(_shown(endpoint.path), {})[endpoint.method.lower()] = _operation(endpoint)

@@ -1,4 +1,4 @@
-"""The playground: a page at `/` that asks questions through this very API, and shows the stages at work."""
+"""Serve the playground: a page at `/` that asks questions through this API and shows the stages at work."""
 
 import os
 from pathlib import Path
@@ -39,7 +39,7 @@ class Sample(msgspec.Struct):
 
 
 class PageSettings(msgspec.Struct):
-    """The server's settings that the page needs."""
+    """Hold the server's settings that the page needs."""
 
     model: str
     model_note: str
@@ -50,7 +50,7 @@ class PageSettings(msgspec.Struct):
 
 
 class _Files(StaticFiles):
-    """The page's own files, never from a browser's cache without a question."""
+    """Serve the page's own files, never from a browser's cache without a question."""
 
     def file_response(
         self, full_path: "str | os.PathLike[str]", stat_result: os.stat_result, scope: Scope, status_code: int = 200

@@ -1,4 +1,4 @@
-"""The end of a connection whose client still sends: closed at once, it would be reset, and its answer be lost."""
+"""End a connection whose client still sends. Closed at once, it would be reset, and its answer be lost."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,7 +10,7 @@ _MOST_BYTES = 256 << 20
 
 
 class Rest:
-    """Counts what is thrown away of an unwanted body, and calls `end` at a bound.
+    """Count what is thrown away of an unwanted body, and call `end` at a bound.
 
     It ends after some silence, after some time, and after so many bytes.
     """
@@ -38,7 +38,7 @@ class Rest:
 
 
 class PartingTransport:
-    """A transport that asks `parting` before it closes. If that is true, it stops writing, and is closed later."""
+    """Ask `parting` before closing a transport. If that is true, it stops writing, and is closed later."""
 
     def __init__(self, transport: asyncio.Transport, parting: Callable[[], bool]) -> None:
         self._transport = transport
@@ -53,7 +53,7 @@ class PartingTransport:
         return self._parted or self._transport.is_closing()
 
     def close(self) -> None:
-        """Close it when all is written, and the client has sent what it has begun to send."""
+        """Close it when all is written and the client's present sending is done."""
         if self.is_closing():
             return
         if not self._parting():

@@ -1,4 +1,4 @@
-"""The engine as the HTTP side needs it."""
+"""Define the engine as the HTTP side needs it."""
 
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Protocol
@@ -13,16 +13,17 @@ from unifiedserve.observe.metrics import Metrics, Observed
 
 
 class Observation(Observed, Protocol):
-    """What can be seen of an engine at any time."""
+    """Show an engine at any time."""
 
     def instances(self) -> list[SeenInstance]: ...
     def trace(self, request_id: str | None = None) -> dict[str, Any]: ...
 
 
 class ServingEngine(Protocol):
-    """`generate` raises RequestError; closing its generator aborts the request. Healthy: all workers live.
+    """Serve requests.
 
-    `check_room` raises RequestError while `generate` would refuse any request, and `plan` for one that it would refuse.
+    `generate` raises RequestError; closing its generator aborts the request. Healthy: all workers live. `check_room`
+    raises RequestError while `generate` would refuse any request, and `plan` for one that it would refuse.
     `change_role` begins what `observation.instances` shows, or raises RequestError.
     """
 

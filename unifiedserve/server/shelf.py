@@ -1,4 +1,4 @@
-"""What callers leave here for a while: bounded in bytes, number and age, and each for the caller that left it."""
+"""Keep what callers leave here for a while: bounded in bytes, number and age, and each for the caller that left it."""
 
 import time
 from collections import Counter
@@ -17,7 +17,10 @@ _REMEMBERED = 4096  # ids of what has gone
 
 
 class Bounds(NamedTuple):
-    """How many things, of how many bytes together, and how many seconds each after its last use (None: for ever)."""
+    """Bound the things on a shelf: their number, and their bytes together.
+
+    Each stays so many seconds after its last use (None: for ever).
+    """
 
     number: int
     size: int
@@ -37,7 +40,7 @@ class _Gone(NamedTuple):
 
 
 class Shelf(Generic[T]):
-    """Things by id. Those that were not used for longest make room, of the caller whose things take most."""
+    """Keep things by id. Those that were not used for longest make room, of the caller whose things take most."""
 
     def __init__(
         self,
@@ -61,7 +64,7 @@ class Shelf(Generic[T]):
         return id in self._left
 
     def put(self, id: str, thing: T, size: int, caller: Caller) -> None:
-        """Take a thing, or take it again with another size, which is the last one used. It must fit."""
+        """Take a thing, as the last one used. It may be there with another size. It must fit."""
         if id in self._left:
             self._take(id)
         self._drop_old()

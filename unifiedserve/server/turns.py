@@ -1,4 +1,7 @@
-"""Turns of the event loop: of requests that come at once a few begin in each, so that streams go on in between."""
+"""Spread requests that come at once over turns of the event loop.
+
+A few begin in each, so that streams go on in between.
+"""
 
 import asyncio
 from collections import deque
@@ -7,7 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 
 class Turns:
-    """Lets so many begin in each turn of the loop, in the order in which they came."""
+    """Let so many begin in each turn of the loop. They keep the order in which they came."""
 
     def __init__(self, a_turn: int) -> None:
         self._a_turn = a_turn

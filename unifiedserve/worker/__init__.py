@@ -1,1 +1,1 @@
-"""What runs in every worker process: one loop, and the stages that an instance hosts."""
+"""Run every worker process: one loop, and the stages that an instance hosts."""

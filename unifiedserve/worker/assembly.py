@@ -1,4 +1,4 @@
-"""From what a worker is told to the lanes that it runs."""
+"""Assemble the lanes of a worker from its specification."""
 
 import logging
 from pathlib import Path
@@ -54,11 +54,11 @@ DAMAGED_WEIGHTS = 75
 
 
 class DamagedWeightsError(Exception):
-    """The weights in a device's memory are not what they were."""
+    """Signal that the weights in a device's memory are not what they were."""
 
 
 def begin_log(spec: WorkerSpec) -> Log | None:
-    """Begin the record of a worker's turns, if there is to be one, before it may open no file any more."""
+    """Begin the record of a worker's turns, if one is wanted. Later the worker may open no file."""
     folder = spec.config.scheduling.record
     return begin_run(Path(folder), spec.instance.name) if folder else None
 
@@ -72,10 +72,10 @@ def build_lanes(
     log: Log | None = None,
     group: Group | None = None,
 ) -> tuple[list[Lane], Ready]:
-    """Return the lanes of the instance on its device, and what the engine is told when they are up.
+    """Return the lanes of the instance on its device, and the news for the engine.
 
-    Images are read by `reading`, or where the lane runs. What the turns decide goes to the `log`. In a `group` the
-    language model is one rank's part.
+    The engine hears it when they are up. Images are read by `reading`, or where the lane runs. The turns' decisions go
+    to the `log`. In a `group` the language model is one rank's part.
 
     Raises ConfigError if the model or the machine is not what they need, and DamagedWeightsError.
     """
@@ -227,8 +227,10 @@ def _decoder(spec: WorkerSpec, model: LanguageModel) -> Decoder | None:
 
 
 def _speculation(most: int, model: LanguageModel) -> Speculation:
-    """Return what drafts up to `most` tokens a step; none where a row's logits may depend on the other rows, for then
-    the tokens would not be those of decoding without drafts. In the processor's kernels they do not, among so few rows.
+    """Return a drafter of up to `most` tokens a step, or none.
+
+    There is none where a row's logits may depend on the other rows: then the tokens would not be those of decoding
+    without drafts. In the processor's kernels they do not, among so few rows.
     """
     adapter = model.adapter
     known = adapter.device.synchronous and adapter.fused
@@ -236,7 +238,7 @@ def _speculation(most: int, model: LanguageModel) -> Speculation:
 
 
 def _load_model(spec: WorkerSpec, visual: RowBuffer, memory: SharedMemory, group: Group | None) -> LanguageModel:
-    """Return the model over the shared KV cache and the visual buffer, once all ranks of a group have loaded theirs."""
+    """Return the model over the shared KV cache and visual buffer. All ranks of a group have loaded theirs by then."""
     device, model_dir = visual.device, Path(spec.model_dir)
     weights, networks = attach_weights(spec.memory.weights, device), networks_of(spec.instance.stages)
     adapter = load_adapter(model_dir, weights, visual.dtype, device, networks, group)

@@ -1,4 +1,4 @@
-"""What a stage did for and with the caches, until the engine is told."""
+"""Log what a stage did for and with the caches, until the engine is told."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from unifiedserve.messages.wire import CachedBuffer, Kept, Lookup
 
 
 class CacheLog:
-    """What one stage kept and looked up in one buffer."""
+    """Log what one stage kept and looked up in one buffer."""
 
     def __init__(self, buffer: CachedBuffer, pool: PagePool) -> None:
         self._buffer: CachedBuffer = buffer
@@ -17,7 +17,7 @@ class CacheLog:
         self._lookups: list[Lookup] = []
 
     def keep(self, key: bytes, pages: Sequence[int]) -> None:
-        """Note that these pages, held by the stage, are full and have what `key` stands for."""
+        """Note that these pages of the stage are full and hold what `key` stands for."""
         epochs = self._pool.remember(pages).tolist()
         self._kept.append(Kept(self._buffer, key, Pages(tuple(pages), tuple(epochs))))
 

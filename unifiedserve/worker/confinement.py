@@ -1,4 +1,4 @@
-"""The vision worker without what it does not need: it runs decoders over whatever strangers send."""
+"""Confine the vision worker to what it needs: it runs decoders over whatever strangers send."""
 
 import logging
 import os
@@ -19,7 +19,7 @@ _BYTES_A_PIXEL = 16  # of an image on its way: decoded, turned, resized
 
 
 def confine(spec: WorkerSpec) -> None:
-    """Give up what is not needed, if this is a worker that decodes and does nothing else; before it has threads.
+    """Give up what is not needed, if this worker only decodes. It must not have threads yet.
 
     Raises ConfigError if an import has started some and `--sandbox require` forbids that.
     """

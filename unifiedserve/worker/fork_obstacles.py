@@ -1,4 +1,4 @@
-"""What keeps a process from being forked, or from being confined: its further threads, and a GPU in use."""
+"""Find obstacles to forking or confining a process: its further threads, and a GPU in use."""
 
 import os
 import threading
@@ -17,7 +17,7 @@ def fork_obstacles() -> list[str]:
 
 
 def further_threads(harmless: Sequence[str] = ()) -> list[str]:
-    """Return the threads of this process but its first one and `harmless` ones, each in words."""
+    """Return the threads of this process in words, without the first and `harmless` ones."""
     names = {thread.native_id: thread.name for thread in threading.enumerate()}
     found = []
     for folder in Path("/proc/self/task").iterdir():

@@ -1,4 +1,4 @@
-"""A lane: stages that take turns in one worker's loop (vision, or the language stages)."""
+"""Define a lane: stages that take turns in one worker's loop (vision, or the language stages)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -11,7 +11,7 @@ ON_MESSAGE = float("inf")
 
 
 class Lane(Protocol):
-    """What the worker's loop needs of its stages."""
+    """Define what the worker's loop needs of its stages."""
 
     def accept(self, message: Message) -> None:
         """Take a message in; those for other lanes are ignored."""
@@ -20,7 +20,7 @@ class Lane(Protocol):
         """Schedule and do one step; return the time (monotonic seconds) for the next, `AT_ONCE` or `ON_MESSAGE`."""
 
     def drop(self, abort: Abort) -> None:
-        """Release what the stage that `abort` names, if it is in this lane, holds of its request."""
+        """Release what `abort`'s stage, if it is in this lane, holds of its request."""
 
     def held(self, stage: Stage) -> Mapping[str, Sequence[int]]:
         """Return the pages that a stage holds, by pool: each as often as it holds a reference.

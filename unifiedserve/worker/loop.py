@@ -1,4 +1,4 @@
-"""The loop that every worker process runs: receive, schedule, step, send.
+"""Loop in every worker process: receive, schedule, step, send.
 
 A worker owns nothing that a successor could not pick up: pages are tagged in shared memory, and the engine keeps
 the requests.
@@ -31,7 +31,7 @@ _BEATS = 4  # in the time that a worker may be silent
 
 
 class Worker:
-    """The stages of one instance, and their connections."""
+    """Run the stages of one instance, with their connections."""
 
     def __init__(
         self,

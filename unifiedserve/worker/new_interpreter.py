@@ -1,4 +1,4 @@
-"""A worker in an interpreter of its own, started where the zygote cannot fork.
+"""Start a worker in an interpreter of its own, where the zygote cannot fork.
 
 `python -m unifiedserve.worker.new_interpreter FD PARENT` runs the worker whose `WorkerSpec`, as MessagePack, is in the
 file of descriptor FD. PARENT is the zygote's process id.

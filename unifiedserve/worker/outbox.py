@@ -1,4 +1,4 @@
-"""What a worker sends: to stages, here or in other workers, and to the engine."""
+"""Send from a worker to stages, here or in other workers, and to the engine."""
 
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -25,7 +25,7 @@ _MOST_MESSAGES = 256
 
 
 class Outbox:
-    """The ways from one worker to the hosts of all stages.
+    """Reach the hosts of all stages from one worker.
 
     What a message tells of must be there when it arrives: `fence` returns when the device has done it.
     """
@@ -56,7 +56,7 @@ class Outbox:
             self._put(host, message)
 
     def tell_freed(self, stage: Stage, memory: str, *, oneself: bool = False) -> None:
-        """Tell the other hosts of `stage` that take pages of a memory that there are more, and this one if it asks."""
+        """Tell hosts of `stage` that take pages of a memory of new ones. This one is among them if it asks."""
         for host in self._placement.takers(stage, memory):
             if oneself or host != self._instance:
                 self.send(host, PagesFreed())
@@ -111,9 +111,10 @@ class Outbox:
         self._heirs[uid] = host
 
     def pass_on(self, abort: Abort) -> None:
-        """Send a request's abort to the next stage, behind all that went there for it; after the last tell the engine.
+        """Send a request's abort to the next stage, behind all that went there for it.
 
-        What comes from several goes on when the last one has come. The abort of a single answer ends where this is.
+        After the last stage the engine is told. An abort that comes from several hosts goes on when the last one has
+        come. The abort of a single answer ends where this is.
         """
         heir = self._heirs.get(abort.uid)
         if heir and (abort.stage is Stage.DECODE or abort.index is not None):

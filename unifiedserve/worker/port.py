@@ -1,4 +1,4 @@
-"""The connections of one worker."""
+"""Hold the connections of one worker."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from unifiedserve.worker.reporter import Reporter
 
 
 class Pulse:
-    """The signs of life of one worker, for the engine to watch."""
+    """Show signs of life of one worker, for the engine to watch."""
 
     def __init__(self, pulses: Pulses, instance: str) -> None:
         self._pulses = pulses
@@ -40,7 +40,7 @@ class Pulse:
 
 
 class Port(NamedTuple):
-    """What the stages of a worker may do to the outside."""
+    """Define what the stages of a worker may do to the outside."""
 
     instance: str
     memory: str  # that its pages are in
@@ -82,10 +82,10 @@ class Port(NamedTuple):
         self.outbox.send(placed.changed, PagesFreed())
 
     def reborn(self, reborn: Reborn) -> None:
-        """Note that another worker is an instance from now on, and have it look for pages, as in `placed`."""
+        """Note that another worker is an instance from now on. It looks for pages, as in `placed`."""
         self.outbox.send(reborn.instance, PagesFreed())
         self.outbox.heard(reborn.number)
 
     def used(self, stage: Stage, pages: int, memory: str = "") -> None:
-        """Tell how many pages of the stage's buffer are in use now, in its own memory or another one."""
+        """Tell how many pages of the stage's buffer are in use. It is its own memory's or another one's."""
         self.status.used(self.instance, stage, pages, memory or self.memory)

@@ -1,4 +1,4 @@
-"""A worker's process, however it is started: its imports, its name, its parent's end and its exit code."""
+"""Set up a worker's process, however it is started: its imports, its name, its parent's end and its exit code."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""The name by which tools show this process."""
+"""Set the name by which tools show this process."""
 
 import ctypes
 

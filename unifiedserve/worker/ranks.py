@@ -1,4 +1,4 @@
-"""The processes of an instance's ranks: the worker is rank 0, forks the others, and ends when one of them does."""
+"""Run the processes of an instance's ranks: the worker is rank 0, forks the others, and ends when one of them does."""
 
 import logging
 import os
@@ -33,7 +33,7 @@ _STOP_SECONDS = 5.0
 
 
 class Ranks:
-    """The other ranks of the instance whose worker this process is."""
+    """Hold the other ranks of the instance whose worker this process is."""
 
     def __init__(self, group: Group, children: dict[int, int]) -> None:
         """Take the ranks by their process ids, and watch them."""
@@ -109,7 +109,7 @@ def _take_cores(part: RankPart) -> None:
 
 
 def _become_rank(leader: int, spec: WorkerSpec, device: Device, group: Group) -> NoReturn:
-    """Be a rank until the worker dismisses it, and end this process."""
+    """Run as a rank until the worker dismisses it, and end this process."""
     code = 1
     try:
         end_with_parent()

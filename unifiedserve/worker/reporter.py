@@ -1,4 +1,4 @@
-"""What a worker's steps produced, on its way to the engine."""
+"""Report to the engine what a worker's steps produced."""
 
 import time
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from unifiedserve.worker.outbox import Outbox
 
 
 class Reporter:
-    """Gathers tokens and spans into one report a step."""
+    """Gather tokens and spans into one report a step."""
 
     def __init__(self, instance: str, outbox: Outbox) -> None:
         self._instance = instance
@@ -24,19 +24,19 @@ class Reporter:
         self._address = address
 
     def tokens(self, tokens: list[Token], through: Iterable[int] = ()) -> None:
-        """Report what was sampled, and which requests that want no tokens are at the ends of their prompts."""
+        """Report what was sampled, and the requests at the ends of their prompts. These want no tokens."""
         self._report.tokens.extend(tokens)
         self._report.through.extend(through)
 
     def cached(self, kept: list[Kept], lookups: list[Lookup]) -> None:
-        """Report what can be found in the caches from now on, and what was found in them."""
+        """Report what the caches hold from now on, and what was found there."""
         if kept:
             self._report.kept.extend(kept)
             self._report.address = self._address
         self._report.lookups.extend(lookups)
 
     def decoded(self, decoded: WatchedUnits) -> None:
-        """Report at once what was decoded of a request that somebody watches, so that it comes before the answer."""
+        """Report at once what was decoded of a watched request. It comes before the answer then."""
         self._report.decoded.append(decoded)
         self._send(self._report.counts)
 

@@ -1,4 +1,4 @@
-"""What a worker process is told when it starts."""
+"""Specify a worker process when it starts."""
 
 import msgspec
 
@@ -10,13 +10,14 @@ from unifiedserve.profiles import HardwareProfile
 
 
 class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a worker needs to attach and begin. `number` tags the pages it takes.
+    """Specify all that a worker needs to attach and begin.
 
-    `weights_sum` is what the weights in a device's own memory must add up to, and `decode_step` are the seconds of a
-    lone step of decode, once they are known. `share` is what heavy work gets of its budgets beside streams until there
-    are measurements. `nursery` is the descriptor of the socket over which it gets reading processes (None: it reads
-    media itself). The sizes of steps are tried out with a `medium` like this (None: the model takes none), unless a
-    `profile` tells. Whoever has the `carrier_token` may read the pages of other memories.
+    `number` tags the pages it takes. `weights_sum` is what the weights in a device's own memory must add up to, and
+    `decode_step` are the seconds of a lone step of decode, once they are known. `share` is what heavy work gets of its
+    budgets beside streams until there are measurements. `nursery` is the descriptor of the socket over which it gets
+    reading processes (None: it reads media itself). The sizes of steps are tried out with a `medium` like this (None:
+    the model takes none), unless a `profile` tells. Holders of the `carrier_token` may read the pages of other
+    memories.
     """
 
     config: EngineConfig
@@ -51,6 +52,9 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def attached(self) -> set[str]:
-        """Return the memories that the instance works with: its own, and where it hosts vision those of all encoders."""
+        """Return the memories that the instance works with.
+
+        They are its own and, where it hosts vision, those of all encoders.
+        """
         encoders = {name for name, memory in self.layout.memories.items() if memory.patch.pages}
         return {self.instance.memory} | (encoders if Stage.VISION in self.instance.stages else set())

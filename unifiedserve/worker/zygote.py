@@ -1,4 +1,4 @@
-"""The zygote: a process that has imported all that workers need, and forks one in milliseconds when asked.
+"""Run the zygote: a process with all imports of workers, which forks one in milliseconds.
 
 `python -m unifiedserve.worker.zygote FD` talks with the engine over a socket of packets that it inherits as
 descriptor FD (worker/zygote_messages.py). It ends, and its workers with it, when the engine's process does; if that was
@@ -47,7 +47,7 @@ _LAST_MILLISECONDS = 5000  # for an engine whose socket is closed to be gone
 
 
 class Zygote:
-    """The loop that starts workers for the engine and tells it how they ended."""
+    """Start workers for the engine and tell it how they ended."""
 
     def __init__(self, engine: socket.socket) -> None:
         self._engine = engine
@@ -130,7 +130,7 @@ class Zygote:
 
 
 def _wait(pid: int) -> int:
-    """Return the exit code of a forked process that has ended, minus the signal that killed it."""
+    """Return the exit code of a forked process that has ended. It is minus the signal that killed it."""
     _, status = os.waitpid(pid, 0)
     return os.waitstatus_to_exitcode(status)
 
@@ -158,9 +158,9 @@ def _with_nursery(request: Start, descriptors: list[int]) -> tuple[Start, list[i
 
 
 def _clean_up(parent: int) -> None:
-    """Remove the shared memory of engines that have been killed, once the parent is one of them.
+    """Remove the shared memory of engines that have been killed.
 
-    One that lives has closed the socket, and sees to its own.
+    The parent was one of them. An engine that lives has closed the socket, and removes its own.
     """
     with suppress(ProcessLookupError):  # it is gone altogether
         ended = select.poll()

@@ -1,4 +1,4 @@
-"""What the engine and the zygote that forks its workers say to each other."""
+"""Define what the engine and the zygote that forks its workers say to each other."""
 
 import socket
 
@@ -11,7 +11,7 @@ _MOST_DESCRIPTORS = 2
 
 
 class Preload(msgspec.Struct, frozen=True, tag=True):
-    """Request to import what the workers of this checkpoint will need, before they are asked for."""
+    """Ask to import what the workers of this checkpoint will need, before they are wanted."""
 
     model_dir: str  # absolute
 

@@ -1,1 +1,1 @@
-"""From what a client sent to a request that the engine can surely serve, or a clear refusal."""
+"""Turn a client's request into one that the engine can surely serve, or refuse clearly."""

@@ -1,4 +1,4 @@
-"""Admission: checks a request and plans what is done for it.
+"""Admit requests: check one and plan what is done for it.
 
 Everything that can be wrong with a request is found here, before any stage sees it: media that cannot be
 read, prompts that are too long, buffers that are too small for it even when all else is idle.
@@ -32,10 +32,11 @@ from unifiedserve.scheduling import Outlook, Work
 
 @dataclass(frozen=True)
 class PlannedRequest:
-    """A request that can be served: its prompt with media plans (in prompt order) and complete sampling parameters.
+    """Hold a request that can be served.
 
-    `media` is what is told of these media, and `pages` what the request takes; media that do not fit into their buffers
-    go through a `window`. `work` is known of requests about whose media clients asked.
+    It has its prompt with media plans (in prompt order) and complete sampling parameters. `media` is what is told of
+    these media, and `pages` what the request takes; media that do not fit into their buffers go through a `window`.
+    `work` is known of requests about whose media clients asked.
     """
 
     request: GenerateRequest
@@ -48,7 +49,7 @@ class PlannedRequest:
 
 
 class Admission:
-    """Checks and plans requests. Blocking (media are analysed): call it from a thread."""
+    """Check and plan requests. Blocking (media are analysed): call it from a thread."""
 
     def __init__(
         self, config: EngineConfig, processor: Processor, layout: EngineLayout, reading: Reading | None = None

@@ -1,6 +1,7 @@
-"""How many pages of each buffer a request takes, and whether there are as many when all else is idle.
+"""Count the pages of each buffer that a request takes, and refuse too many.
 
-Media larger than their buffers go through a window of them, if their units can be prefilled one after the other.
+They must be there when all else is idle. Media larger than their buffers go through a window of them, if their units
+can be prefilled one after the other.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +18,7 @@ from unifiedserve.scheduling.vision import BufferPages, total_of, window_of
 
 
 class _Need(NamedTuple):
-    """Pages of a buffer that a request takes, and what they are for; `pool` names the buffer in each memory."""
+    """Count pages of a buffer that a request takes, with their use. `pool` names the buffer in each memory."""
 
     buffer: str
     pool: str
@@ -30,7 +31,7 @@ class _Need(NamedTuple):
 def check_buffers(
     config: EngineConfig, layout: EngineLayout, prompt: ExpandedPrompt, sampling: SamplingParams, *, rolls: bool
 ) -> tuple[RequestPages, Window | None]:
-    """Return the pages that a request takes, and the window that its media go through if they do not fit whole.
+    """Return the pages that a request takes, and its media's window. They have one if they do not fit whole.
 
     Only a model that `rolls` has windows. Raises RequestError if a buffer has fewer pages.
     """

@@ -1,4 +1,4 @@
-"""Whether the context holds a request, and what would make it fit."""
+"""Check whether the context holds a request, and say how it would fit."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from unifiedserve.models.text import TooLongError
 
 
 class Context:
-    """A context of so many tokens, `length`."""
+    """Hold the `length` of a context in tokens."""
 
     def __init__(self, processor: Processor, length: int) -> None:
         self._processor = processor
@@ -65,7 +65,7 @@ class Context:
         )
 
     def _frames_that_fit(self, request: GenerateRequest, infos: Sequence[MediaInfo], plans: Sequence[MediaPlan]) -> int:
-        """Return the most frames of each video with which a prompt that is too long would not be; 0 if there are none.
+        """Return the most frames of each video with which a too long prompt fits. 0 if no number does.
 
         Found by trying: fewer frames may be larger, and bring texts of their own.
         """

@@ -1,4 +1,4 @@
-"""Tries grammars out in a process of its own, before any worker sees them.
+"""Try grammars out in a process of its own, before any worker sees them.
 
 Compilers of regular expressions, schemas and grammars can be made to run for hours, to eat the memory or to overflow
 the stack. Here that costs a child process, which the kernel ends, and the client gets its 400.
@@ -36,7 +36,7 @@ class _Setup(msgspec.Struct):
 
 
 class GrammarChecker:
-    """Asks the child process, which is started at the first question. Safe to use from several threads."""
+    """Ask the child process, which is started at the first question. Safe to use from several threads."""
 
     def __init__(
         self, tokenizer: Callable[[], str], vocab_size: int, eos_token_ids: Collection[int], *, confined: bool = True
@@ -52,7 +52,7 @@ class GrammarChecker:
         self._good: LRUCache[str, None] = LRUCache(_KEPT)
 
     def check(self, grammar: str) -> None:
-        """Raise GrammarError if no worker can compile the grammar, or no token can begin the answer."""
+        """Raise GrammarError if workers cannot compile the grammar, or no token can begin the answer."""
         with self._lock:
             if grammar not in self._good:
                 if reason := self._ask(grammar):

@@ -1,4 +1,4 @@
-"""Media as they come in: what they are, and which of their frames and pixels are looked at."""
+"""Identify media as they come in, and choose the frames and pixels to look at."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ from unifiedserve.reading.readers import Cancellation, Reading
 
 
 class ImageSize(NamedTuple):
-    """Pixels of an image."""
+    """Count the pixels of an image."""
 
     width: int
     height: int
@@ -53,7 +53,7 @@ def plan(processor: Processor, media: Sequence[MediaInput], infos: Sequence[Medi
 
 
 class _Heads(NamedTuple):
-    """Reads what media tell of themselves, until that is not wanted any more."""
+    """Read what media tell of themselves, until that is not wanted any more."""
 
     reading: Reading
     max_image_pixels: int

@@ -1,4 +1,4 @@
-"""What the model sees of a medium, by its plan."""
+"""Derive what the model sees of a medium from its plan."""
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.engine.admission.buffers import medium_pages

@@ -1,4 +1,4 @@
-"""What a request's media take before its first token, and how many of their frames come in time."""
+"""Estimate the media work before a request's first token, and the frames in time."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ _MOST_FRAMES = 1 << 14  # of which a message to a reading process has room
 
 
 class Workload:
-    """The work for media of one request. Blocking (videos are analysed): call it from a thread."""
+    """Estimate the work for media of one request. Blocking (videos are analysed): call it from a thread."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Workload:
         return None if isinstance(found, flashcodec.DecodeError) else found  # whoever decodes it will say so
 
     def seconds(self, medium: MediaInput, plan: MediaPlan) -> float:
-        """Return the seconds of a core that decoding a plan's frames of a coded video takes, by an estimate.
+        """Return the seconds of a core to decode a plan's frames of a coded video. They are an estimate.
 
         Raises DecodeError for a video that cannot be told of.
         """
@@ -55,7 +55,7 @@ class Workload:
         return seconds
 
     def work(self, plans: Sequence[MediaPlan], text_tokens: int) -> Work:
-        """Return the work for media that are looked at so, beside so many tokens of text."""
+        """Return the work for media that are looked at so, beside so many text tokens."""
         pixels, seconds, told = 0, 0.0, True
         for medium, info, plan in zip(self._media, self._infos, plans, strict=True):
             if plan.kind == "image" or medium.frames:
@@ -78,7 +78,10 @@ class Workload:
     def in_time(
         self, plans: Sequence[MediaPlan], text_tokens: int, outlook: Outlook, limit: float
     ) -> Sequence[MediaPlan]:
-        """Return plans with so few frames a video that the first token comes within `limit` seconds, if it can."""
+        """Return plans with fewer frames a video, for a first token within `limit` seconds.
+
+        It may come later all the same.
+        """
 
         def seconds(frames: int) -> float | None:
             return outlook.first_token(self.work(self._with_at_most(frames, plans), text_tokens))

@@ -1,1 +1,1 @@
-"""Media that one node encodes for another: who asks, and who encodes."""
+"""Encode one node's media at another: the side that asks, and the side that encodes."""

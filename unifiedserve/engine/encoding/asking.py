@@ -1,4 +1,4 @@
-"""Asks one node to encode some of a prompt's media, and tells where each unit can be read."""
+"""Ask one node to encode some of a prompt's media, and tell where units are."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -33,11 +33,11 @@ _LASTING = (ErrorKind.INVALID, ErrorKind.HARMFUL, ErrorKind.TOO_LARGE)
 
 
 class NodeError(Exception):
-    """A node that does not encode what it was asked for; one line, for another one may."""
+    """Signal a node that does not encode what it was asked for. It is one line, because another node may."""
 
 
 class Asking:
-    """The way to the nodes that encode. Belongs to an event loop."""
+    """Reach the nodes that encode. Belongs to an event loop."""
 
     def __init__(self, features: Features, key: str) -> None:
         """Ask for visual tokens with these features, with the cluster's key."""
@@ -54,7 +54,7 @@ class Asking:
         await self._http.aclose()
 
     async def units(self, url: str, active: ActiveRequest, wanted: Sequence[int]) -> AsyncGenerator[EncodedUnit, None]:
-        """Yield the wanted units of a request, which the node at this URL holds until the generator is closed.
+        """Yield the wanted units of a request. The node at this URL holds them until the generator is closed.
 
         Raises NodeError, and RequestError for what no node can encode.
         """

@@ -1,4 +1,4 @@
-"""What this engine's visual tokens are, for others to compare."""
+"""Describe this engine's visual tokens, for others to compare."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Records of prompts whose media are encoded for another node."""
+"""Record prompts whose media are encoded for another node."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ from unifiedserve.models.base import Processor
 
 
 class EncodeIntake:
-    """Takes in what other nodes have checked and planned. Blocking (media are copied): call it from threads."""
+    """Take in what other nodes have checked and planned. Blocking (media are copied): call it from threads."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The side that prefills: its prompts' media are encoded by other nodes, and read when they are there."""
+"""Prefill prompts whose media other nodes encode, and read these when they are there."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,10 @@ _PAUSE = 1.0  # seconds before each
 
 
 class RemoteEncoding:
-    """What other nodes encode of one attempt, until all of it was read here. Belongs to the engine's event loop."""
+    """Follow what other nodes encode of one attempt, until all of it was read here.
+
+    Belongs to the engine's event loop.
+    """
 
     def __init__(
         self,
@@ -42,7 +45,7 @@ class RemoteEncoding:
         return self._task is not None and not self._task.done()
 
     def begin(self, units: Sequence[int]) -> None:
-        """Have these units encoded, for all of which there is room."""
+        """Have these units encoded. There is room for all of them."""
         self._task = asyncio.create_task(self._run(units))
 
     def read(self, unit: int) -> None:

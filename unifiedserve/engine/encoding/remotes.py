@@ -1,4 +1,4 @@
-"""All that other nodes encode for this one's prompts."""
+"""Follow all that other nodes encode for this one's prompts."""
 
 from functools import partial
 
@@ -16,7 +16,7 @@ from unifiedserve.placement import ENGINE
 
 
 class Remotes:
-    """Asks other nodes for what workers want, and passes on what these offer. Belongs to the engine's event loop."""
+    """Ask other nodes for what workers want, and pass on what these offer. Belongs to the engine's event loop."""
 
     def __init__(self, asking: Asking, table: RequestTable, lifecycle: Lifecycle, workers: Workers) -> None:
         self._asking = asking

@@ -1,4 +1,4 @@
-"""The side that encodes: media of other nodes' prompts, held as visual tokens until they were read."""
+"""Encode media of other nodes' prompts, and hold the visual tokens until they were read."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -16,7 +16,7 @@ _BEAT_SECONDS = 2.0  # in which whoever waits hears that the node lives
 
 
 class EncodeService:
-    """Encodes for other nodes. Belongs to the engine's event loop."""
+    """Encode for other nodes. Belongs to the engine's event loop."""
 
     def __init__(self, intake: EncodeIntake, arrivals: Arrivals, lifecycle: Lifecycle, workers: Workers) -> None:
         self._intake = intake
@@ -25,7 +25,7 @@ class EncodeService:
         self._workers = workers
 
     async def encode(self, asked: EncodeRequest, data: Sequence[bytes]) -> AsyncGenerator[EncodedUnit | None, None]:
-        """Yield where each wanted unit can be read, as they are encoded, and None now and then, without an end.
+        """Yield where each wanted unit can be read, as they are encoded. None comes now and then, without an end.
 
         Closing it gives their pages back; those that the cache had nobody holds. Raises RequestError.
         """

@@ -1,4 +1,4 @@
-"""Which units of a prompt which node encodes: a pure function of what waits there.
+"""Share out a prompt's units among nodes: a pure function of what waits there.
 
 A prompt's media are spread over several nodes, and so are the units of a long video (EPD §3.3.2, between machines).
 """
@@ -14,7 +14,7 @@ _LEAST_TOKENS = 512  # of a piece: each node that has one gets the whole medium'
 
 
 class Share(NamedTuple):
-    """Units (counted over the whole prompt) for one node, ascending."""
+    """Name units (counted over the whole prompt) for one node, ascending."""
 
     node: EncodeNode
     units: list[int]
@@ -26,7 +26,7 @@ class _Piece(NamedTuple):
 
 
 def share_out(sources: Sequence[MediaSource], wanted: Sequence[int], nodes: Sequence[EncodeNode]) -> list[Share]:
-    """Give the wanted units of these media to nodes, each piece to the one with the fewest tokens before it.
+    """Give the wanted units of these media to nodes. Each piece goes to the one with the fewest tokens before it.
 
     The largest pieces go first. There must be a node; of equals the first one is taken.
     """
@@ -41,7 +41,10 @@ def share_out(sources: Sequence[MediaSource], wanted: Sequence[int], nodes: Sequ
 
 
 def sources_of(sources: Sequence[MediaSource], wanted: Sequence[int]) -> Mapping[int, list[int]]:
-    """Return the wanted units by the medium's number among the sources, counted from the medium's first one."""
+    """Return the wanted units by the medium's number among the sources.
+
+    They are counted from the medium's first one.
+    """
     return {
         number: units
         for number, source in enumerate(sources)
@@ -50,7 +53,7 @@ def sources_of(sources: Sequence[MediaSource], wanted: Sequence[int]) -> Mapping
 
 
 def _pieces(sources: Sequence[MediaSource], wanted: set[int], nodes: int) -> Iterator[_Piece]:
-    """Yield the wanted parts of media, cut where one is more than a node's part of all."""
+    """Yield the wanted parts of media, cut where one exceeds a node's part of all."""
     total = sum(_tokens(source, _range(source), wanted) for source in sources)
     largest = max(_LEAST_TOKENS, math.ceil(total / nodes))
     for source in sources:

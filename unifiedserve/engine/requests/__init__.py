@@ -1,1 +1,1 @@
-"""Requests between their arrival and their end: one record each, in one table."""
+"""Track requests between their arrival and their end: one record each, in one table."""

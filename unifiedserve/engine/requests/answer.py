@@ -1,4 +1,4 @@
-"""From sampled tokens to the text that a client sees: detokenisation and stop strings."""
+"""Turn sampled tokens into the text that a client sees: detokenisation and stop strings."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from unifiedserve.messages.wire import Token
 
 
 class Answer:
-    """An answer while it is generated. Text that might be the start of a stop string is held back."""
+    """Hold an answer while it is generated. Text that might be the start of a stop string is held back."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Answer:
         return self._early.ready(token, len(self.token_ids))
 
     def forget_early(self) -> None:
-        """Drop the tokens that wait for their turn: they will be computed anew."""
+        """Drop the tokens that wait for their turn. They will be computed again."""
         self._early.clear()
 
     def push(self, token: Token, cached_tokens: int = 0) -> Delta | None:
@@ -111,7 +111,7 @@ class Answer:
         return min(found) if found else None
 
     def _partial_stop(self) -> int:
-        """Return the length of the longest end of the held text that begins a stop string."""
+        """Return the length of the held text's longest end that begins a stop string."""
         longest = max((len(stop) for stop in self._stops), default=1) - 1
         for length in range(min(longest, len(self._held)), 0, -1):
             if any(stop.startswith(self._held[-length:]) for stop in self._stops):

@@ -1,4 +1,4 @@
-"""Where requests come in, without blocking the event loop."""
+"""Take requests in without blocking the event loop."""
 
 import asyncio
 import os
@@ -33,7 +33,10 @@ _LONG = 1 << 16  # characters of messages that take long to tokenise
 
 
 class Arrivals:
-    """Takes requests in, up to a limit of those that are in the engine at once, and of the time that they wait."""
+    """Take requests in, up to limits.
+
+    These are on the requests in the engine at once, and on the time that they wait.
+    """
 
     def __init__(
         self,
@@ -76,7 +79,7 @@ class Arrivals:
         return active
 
     async def take_encoding(self, request: GenerateRequest, take: Callable[[float], ActiveRequest]) -> ActiveRequest:
-        """Return the record, in the table, that a thread takes of what another node wants encoded.
+        """Return a record in the table of what another node wants encoded. A thread takes it in.
 
         `take` is given the time (monotonic seconds), and `request` has the media. Raises RequestError as `take`.
         """
@@ -130,7 +133,7 @@ class Arrivals:
             self._check_wait(self._longest_wait)
 
     def _check_wait(self, allowed: float) -> None:
-        """Raise RequestError if one more request would wait longer than that for its turn, as far as can be told."""
+        """Raise RequestError if one more request would wait longer than that, by an estimate."""
         wait = self._table.queue.wait(self._table.waiting + self._admitting)
         if wait is not None and wait > allowed:
             raise RequestError(
@@ -141,7 +144,7 @@ class Arrivals:
             )
 
     def _check_media(self, request: GenerateRequest) -> None:
-        """Raise RequestError if media of a kind would take too much memory together, unless the request's are alone."""
+        """Raise RequestError if media of a kind take too much memory together. A request alone may."""
         if not (brought := _bytes(request)):
             return
         held = sum((active.media_bytes for active in self._table), self._admitting_bytes)
@@ -190,8 +193,9 @@ class Arrivals:
         work: Callable[[Cancellation], R],
         discard: Callable[[R], None] = lambda _: None,
     ) -> R:
-        """Return what `work` on a request returns, done in a thread and cancelled when nobody waits any more; then
-        `discard` takes what it returns.
+        """Return what `work` on a request returns, done in a thread.
+
+        It is cancelled when nobody waits any more; then `discard` takes what it returns.
         """
         size = _bytes(request)  # intake takes them out of it
         executor = self._heavy if _is_heavy(request) else self._light

@@ -1,4 +1,4 @@
-"""Sends requests to the workers."""
+"""Send requests to the workers."""
 
 from collections.abc import Mapping, Sequence
 
@@ -24,7 +24,7 @@ from unifiedserve.scheduling import Targets
 
 
 class Dispatch:
-    """Sends attempts at requests to the instances that host their stages, and calls them back."""
+    """Send attempts at requests to the instances that host their stages, and call them back."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Dispatch:
         self._broadcast = broadcast
 
     def can_serve(self, active: ActiveRequest) -> bool:
-        """Tell whether each stage that a request may need has a worker that takes new ones."""
+        """Tell whether each stage that a request may need takes new ones."""
         hosted = self._roles.placement.stages  # other nodes have the others
         stages = hosted if active.sources else (Stage.PREFILL, Stage.DECODE)
         return all(self._roles.open.hosts(stage) for stage in stages)
@@ -62,7 +62,7 @@ class Dispatch:
             self._attempt(active, group)
 
     def go_on(self, uid: int, attempt: Attempt, rows: Mapping[Key, Row]) -> bool:
-        """Have the next worker decode an attempt from where the dead one was, if all of its answers have their pages.
+        """Have the next worker decode an attempt from where the dead one was. All of its answers must have their pages.
 
         Nothing is computed again, and no reference is left but those of these page tables.
         """

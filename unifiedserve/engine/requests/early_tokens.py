@@ -1,10 +1,10 @@
-"""Tokens that came before their turn: the first one of an answer comes from prefill, the next from decode."""
+"""Order tokens that came early: the first one of an answer comes from prefill, the next from decode."""
 
 from unifiedserve.messages.wire import Token
 
 
 class EarlyTokens:
-    """The tokens of one answer that wait for those before them."""
+    """Hold the tokens of one answer that wait for those before them."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, Token] = {}  # by number

@@ -1,4 +1,4 @@
-"""Makes the records of requests: checked, planned, their media identified and where the vision stage can read them."""
+"""Record requests: checked, planned, their media identified and where vision can read them."""
 
 import contextlib
 import itertools
@@ -25,7 +25,7 @@ from unifiedserve.scheduling import Outlook
 
 
 class Intake:
-    """Takes requests in. Blocking (media are analysed, hashed and copied): call it from threads."""
+    """Take requests in. Blocking (media are analysed, hashed and copied): call it from threads."""
 
     def __init__(
         self,

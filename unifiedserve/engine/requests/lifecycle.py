@@ -1,4 +1,4 @@
-"""The turns that a request takes: sent, failed, resumed, ended."""
+"""Move a request on: sent, failed, resumed, ended."""
 
 import asyncio
 import time
@@ -19,7 +19,7 @@ _State = TypeVar("_State")
 
 
 class Lifecycle:
-    """Brings every request to its end. Belongs to the engine's event loop."""
+    """Bring every request to its end. Belongs to the engine's event loop."""
 
     def __init__(self, table: RequestTable, dispatch: Dispatch, metrics: Metrics) -> None:
         self._table = table
@@ -96,9 +96,10 @@ class Lifecycle:
         return self._suspects.blame(self._table.of_attempts(worked_on), media=media)
 
     def go_on(self, uids: Iterable[int], rows: Mapping[Key, Row]) -> set[int]:
-        """Have the next worker decode what a dead one did, whose page tables these are; return which attempts it does.
+        """Have the next worker decode what a dead one did. Returns the attempts that it takes.
 
-        Those start anew that another worker died with before: they may be the cause.
+        The page tables are the dead one's. Attempts that another worker died with before start again: they may be the
+        cause.
         """
         return self._harmless(uids, rows, self._dispatch.go_on)
 
@@ -130,7 +131,7 @@ class Lifecycle:
                 active.stranded.update(index for index in indices if not active.answers[index].finished)
 
     def workers_back(self) -> None:
-        """Go on with the answers that wait for workers, as far as there are some for them."""
+        """Go on with the answers that wait for workers, as far as these are there."""
         self._has_workers = True
         for active in self._table:
             if active.stranded:

@@ -1,4 +1,4 @@
-"""Which attempts end with a worker, and which go on without it."""
+"""Select the attempts that end with a worker, and those that go on without it."""
 
 from collections.abc import Iterator
 
@@ -27,14 +27,14 @@ def ended_with(name: str, table: RequestTable, placement: Placement) -> Iterator
 
 
 def called_back(name: str, table: RequestTable) -> Iterator[int]:
-    """Yield the attempts that an instance has a part in, and that are only to be drained."""
+    """Yield the attempts that an instance has a part in, and only drains."""
     for uid, attempt in table.attempts():
         if _is_drained(uid, attempt) and any(name in attempt.route.hosts(stage) for stage in Stage):
             yield uid
 
 
 def handed_over(giver: str, decode: str, table: RequestTable) -> Iterator[int]:
-    """Yield the attempts that one instance has handed over to another one, as their tokens show, to be decoded."""
+    """Yield the attempts that one instance handed over to another, to be decoded. Their tokens show it."""
     for uid, attempt in table.attempts():
         if (attempt.giver, attempt.route.decode) == (giver, decode) and attempt.new_tokens > 0:
             yield uid
@@ -48,14 +48,14 @@ def still_to_come(name: str, table: RequestTable) -> Iterator[int]:
 
 
 def past_windows(name: str, table: RequestTable) -> Iterator[int]:
-    """Yield the attempts that are with decode, whose window of the media buffers an instance of vision has had."""
+    """Yield the attempts in decode whose window an instance of vision has had. It is one of the media buffers."""
     for uid, attempt in table.attempts():
         if attempt.route.vision == name and attempt.request.planned.window and attempt.new_tokens:
             yield uid
 
 
 def left_behind(name: str, table: RequestTable, placement: Placement) -> Iterator[tuple[int, str]]:
-    """Yield the attempts that have left an instance, which may still hold what it offered to another memory.
+    """Yield the attempts that have left an instance. It may still hold what it offered to another memory.
 
     With each comes the name of the instance that decodes it.
     """

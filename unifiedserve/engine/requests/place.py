@@ -1,4 +1,4 @@
-"""A request's place in the queues: what it owes, and how much work is left once the caches gave what they have."""
+"""Place a request in the queues, by its due time and its work left."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from unifiedserve.scheduling import Targets
 
 
 class Work(NamedTuple):
-    """What is left to do of an attempt, in tokens."""
+    """Count what is left to do of an attempt, in tokens."""
 
     prompt: int
     encode: int

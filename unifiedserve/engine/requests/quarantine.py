@@ -1,4 +1,4 @@
-"""What has killed workers, kept away from them for some minutes."""
+"""Keep what has killed workers away from them for some minutes."""
 
 from hashlib import blake2b
 
@@ -14,7 +14,7 @@ _DIGEST_BYTES = 16
 
 
 class Quarantine:
-    """Knows culprits by the digests of their contents: a request, or the only medium of one."""
+    """Know culprits by the digests of their contents: a request, or the only medium of one."""
 
     def __init__(self, seconds: float = _SECONDS) -> None:
         """Keep each away for so long."""
@@ -22,7 +22,7 @@ class Quarantine:
         self._culprits: TTLCache[bytes, None] = TTLCache(_MOST, seconds)
 
     def add(self, active: ActiveRequest) -> None:
-        """Keep a request away, and its medium if that was decoded or encoded when the workers died."""
+        """Keep a request away, and its medium if that was at work. It was decoded or encoded when the workers died."""
         media = _media(active)
         self._culprits[_digest(active)] = None
         if active.suspect_media and len(media) == 1:

@@ -1,4 +1,4 @@
-"""How long a request would wait for its turn: by how many wait already, and how fast requests have ended lately.
+"""Estimate a request's wait for its turn: how many wait, and how fast requests end.
 
 By Little's law the wait is the number of those who wait over the rate at which requests end, whatever holds them up:
 decoders, the encoder, pages or places.
@@ -15,7 +15,10 @@ _LONGEST_RETRY = 60  # seconds
 
 
 class QueueTime:
-    """Learns from the ends of requests while others wait, for only then do they tell how fast a place comes free."""
+    """Learn from the ends of requests while others wait.
+
+    Only then do they tell how fast a place comes free.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """Measure by `clock`, in seconds."""
@@ -39,5 +42,5 @@ class QueueTime:
 
 
 def retry_after(seconds: float) -> int:
-    """Return after how many whole seconds to come again, for who was told that it may take so long."""
+    """Return whole seconds after which a refused client may come again. It was told how long its wait may be."""
     return min(max(1, math.ceil(seconds)), _LONGEST_RETRY)

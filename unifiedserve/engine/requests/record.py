@@ -1,4 +1,4 @@
-"""A request in flight, as the engine keeps it."""
+"""Record a request in flight, as the engine keeps it."""
 
 import asyncio
 from collections import Counter
@@ -22,7 +22,7 @@ from unifiedserve.messages.wire import MediaSource, PromptLogprobs, PromptVector
 
 @dataclass(slots=True, eq=False)
 class ActiveRequest:
-    """A request in flight: what a recomputation needs, and where the client reads.
+    """Hold a request in flight: what a recomputation needs, and where the client reads.
 
     An *attempt* is one run of some of the answers through the stages under a uid of its own; a preempted
     answer gets a further one. A request has ended when it has no attempts left.

@@ -1,4 +1,4 @@
-"""What the workers' steps have produced."""
+"""Read what the workers' steps have produced."""
 
 import time
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from unifiedserve.scheduling import Targets
 
 
 class Reports:
-    """Passes the parts of each report to those that they are for."""
+    """Pass the parts of each report to their receivers."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Reports:
 
     @property
     def stages(self) -> dict[Stage, tuple[int, int]]:
-        """Return the requests running and waiting in each stage, in all of its instances, as told last."""
+        """Return the requests running and waiting in each stage, over its instances, as told last."""
         found: dict[Stage, tuple[int, int]] = {}
         for counts in self._counts.values():
             for stage, (running, waiting) in counts.items():

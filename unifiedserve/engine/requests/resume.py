@@ -1,4 +1,4 @@
-"""Answers that another server has begun, with the tokens that it has generated."""
+"""Resume answers that another server has begun, with the tokens that it has generated."""
 
 from collections.abc import Collection
 

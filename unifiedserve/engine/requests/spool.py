@@ -1,4 +1,4 @@
-"""The media of a request that came as bytes, in shared memory, where readers and workers find them."""
+"""Keep media that came as bytes in shared memory, where readers and workers find them."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ _COPY_BYTES = 1 << 20
 
 
 class Spool:
-    """Holds each medium once, however often the request has it, and all in one arena, until it is closed."""
+    """Hold each medium of a request once, in one arena, until it is closed. A request may have it often."""
 
     def __init__(self, arena_name: Callable[[str], str], number: int) -> None:
         """Create one for request `number` of the engine, which makes the arena's name."""

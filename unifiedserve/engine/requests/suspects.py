@@ -1,4 +1,4 @@
-"""Which requests may have killed workers, told apart from those that were beside them."""
+"""Tell requests that may have killed workers from those that were beside them."""
 
 from collections import deque
 from collections.abc import Collection
@@ -10,7 +10,7 @@ _MOST_ALONE = 2  # of workers that worked on nothing else
 
 
 class Suspects:
-    """Counts deaths against the requests that were worked on, and lets the worst suspects go on one at a time."""
+    """Count deaths against the requests at work. The worst suspects go on one at a time."""
 
     def __init__(self) -> None:
         self._on_trial: ActiveRequest | None = None

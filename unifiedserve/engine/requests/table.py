@@ -1,4 +1,4 @@
-"""The table of the requests in flight, and of the attempts at them."""
+"""Keep the requests in flight, and the attempts at them."""
 
 import itertools
 from collections import Counter
@@ -13,7 +13,7 @@ from unifiedserve.placement import Load, Route, Stage
 
 
 class Remote(Protocol):
-    """What other nodes encode of an attempt: see `engine/encoding/`."""
+    """Follow what other nodes encode of an attempt: see `engine/encoding/`."""
 
     @property
     def is_under_way(self) -> bool: ...
@@ -24,7 +24,7 @@ class Remote(Protocol):
 
 @dataclass(slots=True)
 class Attempt:
-    """A request on its way through the stages, who serves it, and the tokens that were left at first.
+    """Track a request through the stages: its hosts, and the tokens left at first.
 
     Once an answer has more than its first token, nothing of it is left in the stages before decode.
     """
@@ -41,7 +41,7 @@ class Attempt:
 
     @property
     def new_tokens(self) -> int:
-        """How many tokens have come of the answer with the most: the first is from prefill, the others from decode."""
+        """Return how many tokens have come of the longest answer. The first is from prefill, the others from decode."""
         return max(self.tokens.values(), default=0)
 
     @property
@@ -68,7 +68,7 @@ class Attempt:
 
 
 class Lost(NamedTuple):
-    """An attempt that ended with a worker, and its answers that are not complete."""
+    """Name an attempt that ended with a worker, and its answers that are not complete."""
 
     uid: int
     request: ActiveRequest
@@ -76,10 +76,10 @@ class Lost(NamedTuple):
 
 
 class RequestTable:
-    """All requests in flight. Belongs to the engine's event loop."""
+    """Hold all requests in flight. Belongs to the engine's event loop."""
 
     def __init__(self, places: int, on_release: Callable[[], None]) -> None:
-        """So many decode at once; `on_release` is called when a request has ended."""
+        """Let so many decode at once. `on_release` is called when a request has ended."""
         self._places = places
         self.queue = QueueTime()
         self.tally = Tally()
@@ -110,7 +110,7 @@ class RequestTable:
 
     @property
     def waiting(self) -> int:
-        """Return how many requests wait for their first token, or for a place among those that decode."""
+        """Return how many requests wait for their first token or a place in decode."""
         first = sum(not (active.begun or active.ending) for active in self._requests)
         return max(first, len(self._requests) - self._places)
 
@@ -124,11 +124,11 @@ class RequestTable:
 
     @property
     def backlog(self) -> float:
-        """Return the seconds that it takes to encode and prefill those that wait for their first token, as estimated."""
+        """Return the seconds to encode and prefill requests that wait for first tokens. They are an estimate."""
         return sum(active.work for active in self._requests if not (active.begun or active.ending))
 
     def left(self) -> Counter[Stage]:
-        """Return the tokens that are left in each stage before decode, and how many answers are in that."""
+        """Return the tokens left in each stage before decode, and the answers in that."""
         left = Counter[Stage]()
         for load in self.loads():
             left.update(load.left)
@@ -139,7 +139,7 @@ class RequestTable:
         return next(self._uids)
 
     def begin(self, uid: int, active: ActiveRequest, indices: Iterable[int], load: Load) -> None:
-        """Note an attempt at these answers, who serves it, and how many tokens that takes until they begin."""
+        """Note an attempt at these answers, its hosts, and the tokens until they begin."""
         active.attempts[uid] = set(indices)
         self._attempts[uid] = Attempt(uid, active, *load)
 
@@ -242,7 +242,10 @@ class RequestTable:
         return list(self._attempts.items())
 
     def lose(self, uids: Iterable[int]) -> list[Lost]:
-        """Forget attempts whose worker has died, and requests of which nothing but these was left to be drained."""
+        """Forget attempts whose worker has died.
+
+        Requests go, too, of which nothing but these was left to be drained.
+        """
         lost = [Lost(uid, self._attempts[uid].request, self.empty(uid)) for uid in uids]
         for uid, active, indices in lost:
             self.end_attempt(uid)

@@ -1,8 +1,8 @@
-"""What came to an engine since its start, and how it did: what a cluster scales by."""
+"""Count what came to an engine since its start, and how it did. A cluster scales by this."""
 
 
 class Tally:
-    """Counts the seconds of work of attempts, as estimated, and first tokens by whether they came in time."""
+    """Count the estimated seconds of attempts, and first tokens by whether they were in time."""
 
     def __init__(self) -> None:
         self.work = 0.0

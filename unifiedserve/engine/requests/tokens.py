@@ -1,4 +1,4 @@
-"""From the workers' tokens to what clients read."""
+"""Turn the workers' tokens into what clients read."""
 
 import logging
 
@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 
 
 class TokenFlow:
-    """Takes tokens, in order for each answer, and puts out the pieces of the answers. Times are monotonic seconds."""
+    """Take tokens, in order for each answer, and put out the pieces of the answers. Times are monotonic seconds."""
 
     def __init__(self, table: RequestTable, lifecycle: Lifecycle, dispatch: Dispatch, metrics: Metrics) -> None:
         self._table = table

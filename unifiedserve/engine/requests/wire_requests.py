@@ -1,4 +1,4 @@
-"""What goes over the wire for an attempt at a request."""
+"""Make the messages of an attempt at a request."""
 
 import msgspec
 
@@ -79,10 +79,11 @@ def continued(active: ActiveRequest, ticket: Ticket, index: int, row: Row, cache
 def vision_request(
     active: ActiveRequest, ticket: Ticket, reuse: Reuse, *, watched: bool = False, recalls: bool = True
 ) -> VisionRequest | None:
-    """Return the media that must be decoded, for there is nothing to reuse instead; None if there are none.
+    """Return the media that must be decoded, because nothing can be reused instead.
 
-    Vision recalls what is to be reused if it `recalls`; else, where that is in another memory, prefill does. Media with
-    a window are wanted whole: what is reused of them is recalled when its turn comes, if it is still there.
+    None if there are none. Vision recalls what is to be reused if it `recalls`; else, where that is in another memory,
+    prefill does. Media with a window are wanted whole: what is reused of them is recalled when its turn comes, if it is
+    still there.
     """
     window = active.planned.window
     again = Reuse(covered=reuse.covered) if window and any(_missing(each, reuse) for each in active.sources) else reuse

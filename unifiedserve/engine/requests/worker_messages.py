@@ -1,4 +1,4 @@
-"""What the workers say of single requests."""
+"""Handle what the workers say of single requests."""
 
 import logging
 import time
@@ -32,14 +32,14 @@ _log = logging.getLogger(__name__)
 
 
 class Encoders(Protocol):
-    """Other nodes that encode for this one: see `engine/encoding/`."""
+    """Reach other nodes that encode for this one: see `engine/encoding/`."""
 
     def begin(self, wanted: Wanted) -> None: ...
     def read(self, released: Released) -> None: ...
 
 
 class WorkerMessages:
-    """Handles each message about requests. Belongs to the engine's event loop."""
+    """Handle each message about requests. Belongs to the engine's event loop."""
 
     def __init__(
         self,

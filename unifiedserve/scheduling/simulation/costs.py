@@ -54,7 +54,10 @@ class StageCosts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         path.write_bytes(msgspec.json.format(msgspec.json.encode(self)) + b"\n")
 
     def decode(self, sequences: int, context: int, *, half: bool = False) -> float:
-        """Return the seconds of a step that takes so many sequences one token further. `context` counts all of theirs."""
+        """Return the seconds of a step that takes so many sequences one token further.
+
+        `context` counts all of theirs.
+        """
         seconds = self.decode_pass + sequences * self.sequence + context * self.context_token
         return seconds * self.half if half else seconds
 

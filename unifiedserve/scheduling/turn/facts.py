@@ -105,7 +105,10 @@ class Handed(NamedTuple):
 
 
 class Renewed(NamedTuple):
-    """Report that a prefix which a waiting request can reuse has so many tokens now. The rest needs so many KV pages."""
+    """Report that a prefix which a waiting request can reuse has so many tokens now.
+
+    The rest needs so many KV pages.
+    """
 
     uid: int
     prefilled: int

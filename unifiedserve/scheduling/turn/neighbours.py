@@ -27,7 +27,10 @@ class Board(Protocol):
         """Return the share of its budgets that heavy work may take beside the streams there."""
 
     def first(self, instance: str, stage: Stage, memory: str) -> Place | None:
-        """Return the place of the first there that waits for the stage's pages. None if nobody waits for this memory's."""
+        """Return the place of the first there that waits for the stage's pages.
+
+        None if nobody waits for this memory's.
+        """
 
     def set_first(self, instance: str, stage: Stage, memory: str, place: Place | None) -> None:
         """Write the place of the first that waits for the stage's pages of a memory."""

@@ -1,1 +1,1 @@
-"""Who may use the server, from where, and how much at once."""
+"""Control access: who may use the server, from where, and how much at once."""

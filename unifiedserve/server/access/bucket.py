@@ -1,10 +1,10 @@
-"""A token bucket: how often something may be done in any minute, give or take."""
+"""Limit how often something may be done in any minute, by a token bucket."""
 
 _MINUTE = 60.0  # seconds
 
 
 class Bucket:
-    """What may still be done at once, as of a time (seconds of any clock); it fills up again within a minute."""
+    """Hold the allowance left at a time (seconds of any clock). It fills up again within a minute."""
 
     def __init__(self, a_minute: int, now: float) -> None:
         self._a_minute = a_minute

@@ -1,4 +1,4 @@
-"""Whose request it is."""
+"""Identify the sender of a request."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ _PLACE = "unifiedserve.caller"
 
 
 class Caller(NamedTuple):
-    """The sender of a request: the name of its key, or its address where no keys are set (`keyed` false)."""
+    """Name the sender of a request: its key, or its address where no keys are set (`keyed` false)."""
 
     name: str
     keyed: bool = False

@@ -1,4 +1,4 @@
-"""Whether whoever asks belongs to the server's cluster."""
+"""Tell whether a caller belongs to the server's cluster."""
 
 import hmac
 

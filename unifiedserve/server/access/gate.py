@@ -1,4 +1,4 @@
-"""The way into the app: for the right host, with a key where keys are set, and within the caller's limits."""
+"""Guard the way into the app: for the right host, with a key where keys are set, and within the caller's limits."""
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -19,7 +19,7 @@ _CLOSED = ("/playground/settings",)
 
 
 class Gate:
-    """The app behind these checks."""
+    """Wrap the app in these checks."""
 
     def __init__(self, app: ASGIApp, hosts: Hosts, keys: Keys, limits: Limits) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""Who shows wrong keys again and again: an address may do so some times a minute."""
+"""Stop addresses that show wrong keys again and again. Some times a minute are allowed."""
 
 import ipaddress
 import math
@@ -18,7 +18,7 @@ _NETWORK = 64  # bits of an address of IPv6 that somebody has for himself
 
 
 class Guesses:
-    """Counts wrong keys by address. A key that was right there before is let pass, whatever others show there."""
+    """Count wrong keys by address. A key that was right there before is let pass, whatever others show there."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -26,7 +26,7 @@ class Guesses:
         self._known: LRUCache[tuple[str, bytes], None] = LRUCache(_KNOWN)
 
     def check(self, address: str, digest: bytes) -> None:
-        """Raise RequestError 429, before the key is looked for, if its address has shown too many wrong ones."""
+        """Raise RequestError 429 if a key's address has shown too many wrong ones. The key is not looked for then."""
         place = _place(address)
         bucket = self._buckets.get(place)
         if bucket is None or (place, digest) in self._known:

@@ -1,4 +1,4 @@
-"""The names under which a server may be asked: else pages elsewhere reach it by names that they point at it."""
+"""Check the names under which a server is asked. Else pages elsewhere reach it by names that they point at it."""
 
 import ipaddress
 import socket
@@ -11,7 +11,7 @@ _ANY = "*"
 
 
 class Hosts:
-    """The hosts that requests may be for. A name `*.example.com` stands for all names that end so, `*` for any."""
+    """List the hosts that requests may be for. A name `*.example.com` stands for all names that end so, `*` for any."""
 
     def __init__(self, bound: str, allowed: Collection[str] = ()) -> None:
         """Allow these; if none are given, on loopback its own names only, and elsewhere any."""

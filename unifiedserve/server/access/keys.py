@@ -1,4 +1,4 @@
-"""API keys: read from a file or the environment, and looked for in constant time."""
+"""Read API keys from a file or the environment, and look for them in constant time."""
 
 import hashlib
 import hmac
@@ -19,7 +19,7 @@ _KEY_HEADER = "x-api-key"  # Anthropic's clients send it
 
 
 class Keys:
-    """The keys that there are, by digest. Whoever has none of them is let in if there are none at all."""
+    """Hold the keys that there are, by digest. Without any keys, every caller is let in."""
 
     def __init__(self, path: str = "") -> None:
         """Read the keys; raises ConfigError as `reload`."""
@@ -82,7 +82,7 @@ def _numbered(lines: list[str]) -> list[tuple[int, str]]:
 
 
 def _key(line: str, where: str) -> tuple[bytes, str]:
-    """Return a key's digest and its name, which is the beginning of the digest where none is given."""
+    """Return a key's digest and its name. An unnamed one is called by the beginning of the digest."""
     *name, key = line.split()
     if len(name) > 1:
         raise ConfigError(f"{where}: a line is a key, or a name and a key")

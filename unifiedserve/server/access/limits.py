@@ -1,4 +1,4 @@
-"""How much a caller may ask for: requests a minute, and at once."""
+"""Limit how much a caller may ask for: requests a minute, and at once."""
 
 import math
 import time
@@ -15,7 +15,7 @@ _CALLERS = 4096  # who are remembered
 
 
 class Limits:
-    """The limits of each caller; 0: none."""
+    """Set the limits of each caller; 0: none."""
 
     def __init__(self, a_minute: int, at_once: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._a_minute = a_minute

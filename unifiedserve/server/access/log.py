@@ -1,4 +1,4 @@
-"""An id for each request, by which log lines, traces and answers belong together, and a line a request."""
+"""Log a line a request, with an id. Log lines, traces and answers belong together by it."""
 
 import logging
 import time
@@ -23,7 +23,7 @@ _WITHOUT_BODY = (204, 304)  # statuses, by HTTP's own rules (RFC 9110, 6.4.1)
 
 
 class RequestLog:
-    """The app, whose requests are known by their ids. Goes around all other middleware.
+    """Wrap the app, whose requests are known by their ids. Goes around all other middleware.
 
     A line a request is logged at level INFO: without query, headers and body, which may hold secrets.
     """
@@ -52,7 +52,7 @@ class RequestLog:
 
 
 class _Answer:
-    """What was sent of an answer; `bytes` are those of the body that went to a client who was still there."""
+    """Count what was sent of an answer. `bytes` are those of the body that went to a client who was still there."""
 
     def __init__(self, method: str, receive: Receive, send: Send, id: str) -> None:
         self.status: int | None = None

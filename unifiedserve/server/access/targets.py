@@ -1,4 +1,4 @@
-"""Requests whose target is a whole URL, as for proxies: every server must know these, too."""
+"""Accept requests whose target is a whole URL, as for proxies: every server must know these, too."""
 
 from urllib.parse import unquote
 
@@ -8,7 +8,7 @@ _SCHEMES = (b"http://", b"https://")
 
 
 class Targets:
-    """The app, which sees such a target as a path, and its host as the request's."""
+    """Wrap the app, so that it sees such a target as a path. The target's host becomes the request's."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -1,1 +1,1 @@
-"""Answers as all endpoints share them: parsed from tokens, counted, sent whole or in events."""
+"""Make answers as all endpoints share them: parsed from tokens, counted, sent whole or in events."""

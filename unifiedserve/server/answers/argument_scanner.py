@@ -1,8 +1,8 @@
-"""Where a tool call's arguments end, found while they are being written."""
+"""Find the end of a tool call's arguments while they are being written."""
 
 
 class ArgumentScanner:
-    """Reads a call from the object that its arguments are to the end of the call, which is an object around it.
+    """Read a call from its arguments' object to its end. The call is an object around it.
 
     Only brackets and strings are looked at. Outside of strings `closing`, a mark of tool calls, ends a call, too.
     """

@@ -1,4 +1,4 @@
-"""The engine's answer to one request, held so that nothing of it can be left running."""
+"""Hold the engine's answer to one request, so that nothing keeps running."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 
@@ -6,7 +6,7 @@ from unifiedserve.messages.api import Delta
 
 
 class HeldDeltas:
-    """Deltas whose first one is awaited apart, while a failure can still be a proper HTTP status."""
+    """Hold deltas, and await the first one apart. A failure can still be a proper HTTP status then."""
 
     def __init__(self, deltas: AsyncGenerator[Delta, None]) -> None:
         self._deltas = deltas

@@ -1,4 +1,4 @@
-"""Server-sent events, and the HTTP response that carries them."""
+"""Send server-sent events, by the HTTP response that carries them."""
 
 import logging
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
@@ -38,13 +38,13 @@ async def ending(events: AsyncIterator[bytes], failure: Callable[[RequestError],
 
 
 class Source(Protocol):
-    """What events are made from."""
+    """Define what events are made from."""
 
     async def aclose(self) -> None: ...
 
 
 class EventStream(Response):
-    """Sends events until they end or the client goes away; either way their `source` is closed."""
+    """Send events until they end or the client goes away. Either way their `source` is closed."""
 
     media_type = "text/event-stream"
 

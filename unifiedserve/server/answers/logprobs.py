@@ -14,7 +14,7 @@ _LOWEST = -9999.0  # JSON has no infinity
 
 
 class PromptLogprob(msgspec.Struct):
-    """`rank` counts from 1, in the model's whole distribution."""
+    """Show a prompt token's log probability. `rank` counts from 1, in the model's whole distribution."""
 
     logprob: float
     rank: int

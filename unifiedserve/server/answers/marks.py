@@ -1,4 +1,4 @@
-"""Marks in a stream of events: which tokens its reader has with all that came before.
+"""Mark a stream of events with the tokens that its reader has by then.
 
 A mark is a comment of server-sent events, which clients pass over. A router asks for them: with these tokens another
 server goes on with the answer (`resume`).

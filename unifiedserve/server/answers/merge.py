@@ -1,4 +1,4 @@
-"""Several requests to the engine, read as if they were one."""
+"""Read several requests to the engine as if they were one."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -7,7 +7,7 @@ from unifiedserve.messages.api import Delta
 
 
 async def merged(streams: Sequence[AsyncGenerator[Delta, None]], answers: int) -> AsyncGenerator[Delta, None]:
-    """Deltas as they come; answer i of stream r becomes number r × `answers` + i.
+    """Yield deltas as they come. Answer i of stream r becomes number r × `answers` + i.
 
     The first failure, and closing this generator, end all of them.
     """

@@ -1,4 +1,4 @@
-"""Takes an answer apart as it comes: what was thought, what was said, which tools were called."""
+"""Take an answer apart as it comes: what was thought, what was said, which tools were called."""
 
 import json
 import re
@@ -20,14 +20,14 @@ class Thought(NamedTuple):
 
 
 class Called(NamedTuple):
-    """A call begins; `arguments` is JSON text, maybe only its beginning."""
+    """Begin a call. `arguments` is JSON text, maybe only its beginning."""
 
     name: str
     arguments: str
 
 
 class Arguments(NamedTuple):
-    """More of the arguments of the last call."""
+    """Carry more of the arguments of the last call."""
 
     text: str
 
@@ -36,7 +36,7 @@ Piece = Said | Thought | Called | Arguments
 
 
 class AnswerParser:
-    """Feeds text through the reasoning, then through the tool calls. Text that may become a mark is held back."""
+    """Feed text through the reasoning, then through the tool calls. Text that may become a mark is held back."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class AnswerParser:
 
 
 def _partial(text: str, mark: str) -> int:
-    """Length of the longest end of `text` that begins `mark`."""
+    """Return the length of the longest end of `text` that begins `mark`."""
     longest = min(len(mark) - 1, len(text))
     return next((n for n in range(longest, 0, -1) if mark.startswith(text[-n:])), 0)
 

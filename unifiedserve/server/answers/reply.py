@@ -1,4 +1,4 @@
-"""Replies as all endpoints know them: made from deltas, whole or in chunks."""
+"""Define replies as all endpoints know them: made from deltas, whole or in chunks."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -11,7 +11,7 @@ from unifiedserve.server.answers.tally import Usage
 
 
 class WholeReply(Protocol):
-    """The answers to a request as they come, gathered."""
+    """Gather the answers to a request as they come."""
 
     def take(self, delta: Delta) -> Sequence[Any]:
         """Return the choices that a delta adds."""
@@ -24,7 +24,7 @@ class WholeReply(Protocol):
 
 
 class GrowingReply(WholeReply, Protocol):
-    """The same, also in chunks, which hold choices."""
+    """Gather them and give them in chunks, too, which hold choices."""
 
     def opening(self) -> Sequence[Any]:
         """Return the choices that a stream begins with."""
@@ -34,7 +34,7 @@ class GrowingReply(WholeReply, Protocol):
 
 
 class NamedReply(WholeReply, Protocol):
-    """The same, also in events that tell their types."""
+    """Gather them and give them in events, too, which tell their types."""
 
     def begin(self) -> Sequence[dict[str, Any]]:
         """Return the events that a stream begins with."""

@@ -1,4 +1,4 @@
-"""The HTTP response that a reply becomes: whole, or in chunks as it grows."""
+"""Turn a reply into an HTTP response: whole, or in chunks as it grows."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -116,7 +116,10 @@ def _named_events(held: HeldDeltas, reply: NamedReply, *, resumes: bool, marked:
 async def _growing(
     held: HeldDeltas, opening: Iterable[bytes], take: _Take, *, resumes: bool, marked: bool
 ) -> AsyncIterator[bytes]:
-    """Yield the opening's events and those of each delta, but those that the reader of a resumed answer has."""
+    """Yield the opening's events and those of each delta.
+
+    Those that the reader of a resumed answer has are left out.
+    """
     begin = b"".join(opening)
     if not resumes and (begin or marked):
         yield begin + mark() if marked else begin

@@ -1,4 +1,4 @@
-"""What every reply carries: who answers, and how many tokens it took."""
+"""Tell what every reply carries: who answers, and how many tokens it took."""
 
 import time
 from typing import Any
@@ -33,7 +33,7 @@ def identity(id: str, model: str) -> dict[str, Any]:
 
 
 class Tally:
-    """Tokens so far of prompts that have so many answers each."""
+    """Count tokens so far of prompts that have so many answers each."""
 
     def __init__(self, answers_per_prompt: int) -> None:
         self._answers_per_prompt = answers_per_prompt

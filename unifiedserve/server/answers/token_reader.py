@@ -1,4 +1,4 @@
-"""The tokens of one text in their order: the bytes of each, and the character where it begins."""
+"""Read the tokens of one text in order: the bytes of each, and the character where it begins."""
 
 import codecs
 
@@ -6,9 +6,10 @@ from unifiedserve.models.token_bytes import TokenBytes, TokenPiece
 
 
 class TokenReader:
-    """Reads a prompt that an answer repeats, of the text `echo`, or else an answer, of which the text is not known.
+    """Read a prompt that an answer repeats, of the text `echo`.
 
-    Bytes of special tokens count where the prompt has them as text; an answer leaves them out.
+    Else it reads an answer, of which the text is not known. Bytes of special tokens count where the prompt has them as
+    text; an answer leaves them out.
     """
 
     def __init__(self, tokens: TokenBytes, echo: str = "", begin: int = 0) -> None:

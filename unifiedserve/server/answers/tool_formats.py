@@ -1,4 +1,4 @@
-"""How model families write tool calls: found in answers, and demanded of them by a grammar."""
+"""Describe how model families write tool calls: found in answers, and demanded of them by a grammar."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from unifiedserve.sampling.grammar import lark_grammar
 
 
 class ToolFormat(NamedTuple):
-    """Calls are JSON objects with a `name` and the arguments under the key `arguments`, after `opening`.
+    """Describe calls after `opening`: JSON objects with a `name`. Their arguments are under the key `arguments`.
 
     With a `closing` each call has marks of its own; else all that follows the opening are calls, in a JSON array if
     `listed`. A `bare` format needs no opening if the answer begins with an object.

@@ -1,1 +1,1 @@
-"""POST /v1/messages and /v1/messages/count_tokens: chats as Anthropic's clients write them."""
+"""Serve POST /v1/messages and /v1/messages/count_tokens: chats as Anthropic's clients write them."""

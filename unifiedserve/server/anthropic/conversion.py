@@ -1,4 +1,4 @@
-"""From a request to /v1/messages to a chat request: the same conversation, tools and limits."""
+"""Convert a request to /v1/messages to a chat request: the same conversation, tools and limits."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -58,7 +58,7 @@ _NAMES = {
 
 
 class Asked(NamedTuple):
-    """A chat request, and the client's names of its fields."""
+    """Pair a chat request with the client's names of its fields."""
 
     chat: ChatRequest
     names: Names
@@ -118,7 +118,7 @@ def blocks(asked: CountTokensRequest) -> int:
 
 
 class _Turns:
-    """The messages of a chat, made of turns; neighbours of one role are one message."""
+    """Make the messages of a chat from turns. Neighbours of one role are one message."""
 
     def __init__(self, asked: CountTokensRequest) -> None:
         self.messages: list[Message] = []

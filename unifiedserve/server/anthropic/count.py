@@ -1,4 +1,4 @@
-"""How many tokens the model reads of a conversation, without an answer to it."""
+"""Count the tokens that the model reads of a conversation, without an answer to it."""
 
 from functools import partial
 
@@ -12,7 +12,7 @@ from unifiedserve.server.tokens.tokenize import CONTEXTS, encode_turns, message_
 
 
 async def count_tokens(chat: ChatRequest, engine: ServingEngine, fetcher: MediaFetcher) -> int:
-    """Return how many tokens a conversation is, of more than one context if it has no media.
+    """Return the tokens of a conversation. Without media they may exceed one context.
 
     Raises RequestError as a chat would.
     """

@@ -1,4 +1,4 @@
-"""Objects that clients of /v1/messages get: Anthropic's message and its blocks."""
+"""Define objects that clients of /v1/messages get: Anthropic's message and its blocks."""
 
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ class TextAnswer(msgspec.Struct, tag_field="type", tag="text"):
 
 
 class ThinkingAnswer(msgspec.Struct, tag_field="type", tag="thinking"):
-    """`signature` is the message's id: clients send back only what is signed."""
+    """Show what was thought. `signature` is the message's id: clients send back only what is signed."""
 
     thinking: str = ""
     signature: str = ""
@@ -35,7 +35,7 @@ class OutputTokens(msgspec.Struct):
 
 
 class MessageUsage(msgspec.Struct, kw_only=True):
-    """`input_tokens` are those that were not cached."""
+    """Count tokens. `input_tokens` are those that were not cached."""
 
     input_tokens: int
     cache_creation_input_tokens: int = 0
@@ -57,7 +57,7 @@ class MessageAnswer(msgspec.Struct, kw_only=True):
 
 
 class MessageEvent(msgspec.Struct):
-    """What all events of a stream have; the rest is as Anthropic describes it for each type."""
+    """Hold what all events of a stream have. The rest is as Anthropic describes it for each type."""
 
     type: str
 

@@ -1,4 +1,4 @@
-"""The answer to a request to /v1/messages as it grows, and the events that it grows by."""
+"""Grow the answer to a request to /v1/messages, by events."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -26,7 +26,7 @@ Event = dict[str, Any]
 
 
 class MessageReply:
-    """One answer as it grows; `chat` reads it."""
+    """Grow one answer. `chat` reads it."""
 
     def __init__(self, id: str, model: str, chat: Reply) -> None:
         self._chat = chat

@@ -1,4 +1,4 @@
-"""What clients may send to /v1/messages: Anthropic's fields as far as they are supported, and videos."""
+"""Define requests to /v1/messages: Anthropic's fields as far as they are supported, and videos."""
 
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, ClassVar, Literal
@@ -38,13 +38,13 @@ class VideoURLSource(Strict, tag_field="type", tag="url"):
 
 
 class FileSource(Strict, tag_field="type", tag="file"):
-    """An uploaded file (/v1/files)."""
+    """Name an uploaded file (/v1/files)."""
 
     file_id: FileId
 
 
 class TextBlock(Strict, tag_field="type", tag="text"):
-    """`parsed_output` is what clients add to earlier answers."""
+    """Hold a text. `parsed_output` is what clients add to earlier answers."""
 
     unsupported: ClassVar[Mapping[str, Collection[Any]]] = {**Strict.unsupported, "citations": (None, [])}
 
@@ -57,27 +57,27 @@ class ImageBlock(Strict, tag_field="type", tag="image"):
 
 
 class VideoBlock(Strict, tag_field="type", tag="video"):
-    """Of this server, not of Anthropic."""
+    """Hold a video. The block is this server's, not Anthropic's."""
 
     source: Base64Source | VideoURLSource | FileSource
     fps: Rate | None = None
 
 
 class ThinkingBlock(Strict, tag_field="type", tag="thinking"):
-    """Of an earlier answer. The signature is not checked."""
+    """Hold the thoughts of an earlier answer. The signature is not checked."""
 
     thinking: str
     signature: str | None = None
 
 
 class RedactedThinkingBlock(Strict, tag_field="type", tag="redacted_thinking"):
-    """Of an answer of Anthropic's. Nobody else can read it, so it is left out."""
+    """Hold thoughts of an answer of Anthropic's. Nobody else can read them, so they are left out."""
 
     data: str
 
 
 class ToolUseBlock(Strict, tag_field="type", tag="tool_use"):
-    """`input` is an object, unless an answer was cut off within it."""
+    """Hold a call of a tool. `input` is an object, unless an answer was cut off within it."""
 
     unsupported: ClassVar[Mapping[str, Collection[Any]]] = {
         **Strict.unsupported,
@@ -90,7 +90,7 @@ class ToolUseBlock(Strict, tag_field="type", tag="tool_use"):
 
 
 class ToolResultBlock(Strict, tag_field="type", tag="tool_result"):
-    """What a tool gave; `is_error` is for clients: the model reads the content."""
+    """Hold a tool's result. `is_error` is for clients: the model reads the content."""
 
     tool_use_id: str
     content: str | list[TextBlock | ImageBlock | VideoBlock] | None = None
@@ -114,7 +114,7 @@ class SystemTurn(Strict, tag_field="role", tag="system"):
 
 
 class CustomTool(Strict):
-    """`input_schema` is a JSON schema."""
+    """Describe a tool. `input_schema` is a JSON schema."""
 
     unsupported: ClassVar[Mapping[str, Collection[Any]]] = {
         **Strict.unsupported,
@@ -149,7 +149,7 @@ class NoChoice(Strict, tag_field="type", tag="none"):
 
 
 class ThinkingEnabled(Strict, tag_field="type", tag="enabled"):
-    """`budget_tokens` bounds nothing: the model thinks as long as it likes, within `max_tokens`."""
+    """Turn thinking on. `budget_tokens` bounds nothing: the model thinks as long as it likes, within `max_tokens`."""
 
     budget_tokens: PositiveInt | None = None
     display: Literal["summarized"] | None = None
@@ -178,7 +178,7 @@ class UserMetadata(Strict):
 
 
 class CountTokensRequest(ModelRequest, kw_only=True):
-    """A prompt: all that makes the tokens that the model reads."""
+    """Hold a prompt: all that makes the tokens that the model reads."""
 
     unsupported: ClassVar[Mapping[str, Collection[Any]]] = {
         **Strict.unsupported,
@@ -204,7 +204,7 @@ class CountTokensRequest(ModelRequest, kw_only=True):
 
 
 class MessagesRequest(CountTokensRequest, kw_only=True):
-    """A prompt, and how it is to be answered."""
+    """Hold a prompt, and how it is to be answered."""
 
     takes_turn: ClassVar[bool] = True
 

@@ -1,4 +1,4 @@
-"""POST /v1/messages: a conversation in turns and blocks, answered as the chat that it is."""
+"""Serve POST /v1/messages: a conversation in turns and blocks, answered as the chat that it is."""
 
 from functools import partial
 

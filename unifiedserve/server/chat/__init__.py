@@ -1,1 +1,1 @@
-"""POST /v1/chat/completions."""
+"""Serve POST /v1/chat/completions."""

@@ -1,4 +1,4 @@
-"""One of the answers to a chat request as it grows."""
+"""Grow one of the answers to a chat request."""
 
 import uuid
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ from unifiedserve.server.chat.reading import Reading
 
 
 class Answer:
-    """One answer: the pieces that a stream of it would have."""
+    """Hold one answer: the pieces that a stream of it would have."""
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading

@@ -1,4 +1,4 @@
-"""From a chat request to the engine's."""
+"""Convert a chat request to the engine's."""
 
 from unifiedserve.errors import RequestError
 from unifiedserve.messages.api import GenerateRequest

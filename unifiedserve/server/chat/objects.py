@@ -1,4 +1,4 @@
-"""Objects that clients of /v1/chat/completions get: OpenAI's chat completion, whole and in chunks."""
+"""Define objects that clients of /v1/chat/completions get: OpenAI's chat completion, whole and in chunks."""
 
 from typing import Literal
 
@@ -9,7 +9,10 @@ from unifiedserve.server.answers.tally import Usage
 
 
 class TopLogprob(msgspec.Struct):
-    """`bytes` are those that a token adds to the text: maybe part of a character, none for a special token."""
+    """Show a likely token.
+
+    `bytes` are those that it adds to the text: maybe part of a character, none for a special token.
+    """
 
     token: str
     logprob: float
@@ -26,7 +29,7 @@ class Logprobs(msgspec.Struct):
 
 
 class FunctionCall(msgspec.Struct):
-    """`arguments` is JSON text."""
+    """Name a function and its arguments. `arguments` is JSON text."""
 
     name: str
     arguments: str
@@ -52,7 +55,7 @@ class FunctionDelta(msgspec.Struct, omit_defaults=True):
 
 
 class ToolCallDelta(msgspec.Struct, omit_defaults=True):
-    """The beginning of a call with its name, or more of its arguments."""
+    """Begin a call with its name, or carry more of its arguments."""
 
     index: int
     function: FunctionDelta

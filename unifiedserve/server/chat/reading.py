@@ -1,4 +1,4 @@
-"""How the answers to a chat request are read: plain, or taken apart into thoughts, words and calls."""
+"""Read the answers to a chat request: plain, or taken apart into thoughts, words and calls."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from unifiedserve.server.protocol import ServingEngine
 
 
 class Reading(NamedTuple):
-    """The number of answers, and how each is read: `parser` makes one that does; None leaves them plain text."""
+    """Tell the number of answers, and how to read each: `parser` makes a parser; None leaves them plain text."""
 
     answers: int
     parser: Callable[[], AnswerParser] | None = None

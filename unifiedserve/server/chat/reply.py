@@ -1,4 +1,4 @@
-"""The answers to a chat request as they grow, and the objects that carry them."""
+"""Grow the answers to a chat request, and the objects that carry them."""
 
 from collections.abc import Iterable, Iterator
 
@@ -23,7 +23,7 @@ from unifiedserve.server.chat.reading import Reading
 
 
 class Reply:
-    """The answers to one request as they grow: usage so far, and the objects that carry them."""
+    """Grow the answers to one request: usage so far, and the objects that carry them."""
 
     def __init__(self, id: str, model: str, tokens: TokenBytes, reading: Reading, *, token_ids: bool) -> None:
         self._identity = identity(id, model)

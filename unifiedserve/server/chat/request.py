@@ -1,4 +1,7 @@
-"""What clients may send to /v1/chat/completions: OpenAI's chat API as far as it is supported, and vLLM's extensions."""
+"""Define requests to /v1/chat/completions.
+
+They have OpenAI's fields as far as they are supported, and vLLM's extensions.
+"""
 
 from typing import Annotated, Any, Literal
 
@@ -12,7 +15,7 @@ from unifiedserve.server.requests.messages import Messages
 
 
 class Function(Strict, omit_defaults=True):
-    """`parameters` is a JSON schema."""
+    """Describe a function. `parameters` is a JSON schema."""
 
     name: Annotated[str, Meta(min_length=1, max_length=256)]
     description: str | None = None

@@ -1,4 +1,4 @@
-"""POST /v1/chat/completions: one request from its bytes to its answer."""
+"""Serve POST /v1/chat/completions: one request from its bytes to its answer."""
 
 from collections.abc import AsyncGenerator
 
@@ -31,7 +31,7 @@ async def post_chat_completions(services: Services, request: Request) -> Respons
 
 
 def _check_usage(chat: ChatRequest) -> None:
-    """Raise RequestError 400 for facts that are to be told in a usage that a stream does not have."""
+    """Raise RequestError 400 for facts that belong in a missing usage. A stream does not have one."""
     told = not chat.stream or (chat.stream_options is not None and chat.stream_options.include_usage)
     refuse_unless(
         bool(told or not chat.return_media_usage),
@@ -54,7 +54,10 @@ async def begin_chat(
 async def chat_work(
     request: Request, chat: ChatRequest, id: str, services: Services
 ) -> tuple[GenerateRequest, ToolUse | None]:
-    """Return the engine's request for a conversation, whose messages are taken out, and the tools that it may use."""
+    """Return the engine's request for a conversation, and the tools that it may use.
+
+    The messages are taken out of it.
+    """
     tools = tool_use(chat, services.engine)
     work = await unless_disconnected(
         request.receive, generate_request(chat, id, services.fetcher.of(caller_of(request)), tools)

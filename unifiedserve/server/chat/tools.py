@@ -1,4 +1,4 @@
-"""Tools that a chat request offers, and the calls that it demands."""
+"""Offer the tools of a chat request, and the calls that it demands."""
 
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ _NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": Fa
 
 
 class ToolUse(NamedTuple):
-    """Tools that an answer may call; `constraint` if it must."""
+    """List tools that an answer may call, with a `constraint` if it must."""
 
     format: ToolFormat
     definitions: list[dict[str, Any]]

@@ -1,1 +1,1 @@
-"""POST /v1/completions."""
+"""Serve POST /v1/completions."""

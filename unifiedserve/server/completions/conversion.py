@@ -1,4 +1,4 @@
-"""From a text completion request to the engine's: one for each prompt."""
+"""Convert a text completion request to the engine's: one for each prompt."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The answers to a request to /v1/completions as they grow: OpenAI's text completion objects, whole or in chunks."""
+"""Grow the answers to a request to /v1/completions: OpenAI's text completion objects, whole or in chunks."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -14,7 +14,7 @@ from unifiedserve.server.completions.request import CompletionRequest
 
 
 class TextLogprobs(msgspec.Struct):
-    """Lists with one entry for each token; `text_offset` counts characters. A prompt's first token has no probability.
+    """List one entry for each token. `text_offset` counts characters. A prompt's first token has no probability.
 
     A part of a character is written as OpenAI does: `bytes:\\xc3`.
     """
@@ -36,7 +36,7 @@ class TextChoice(msgspec.Struct):
 
 
 class Completion(msgspec.Struct, kw_only=True):
-    """The same object whole and as a chunk of a stream."""
+    """Carry answers, as the same object whole and as a chunk of a stream."""
 
     id: str
     object: Literal["text_completion"] = "text_completion"
@@ -48,7 +48,7 @@ class Completion(msgspec.Struct, kw_only=True):
 
 
 class TextReply:
-    """The answers to some prompts as they grow.
+    """Grow the answers to some prompts.
 
     Each prompt has `best_of` answers, of which a whole completion shows the n likeliest. `echoes` are the texts that
     answers begin with, one a prompt.

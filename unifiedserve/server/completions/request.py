@@ -1,4 +1,4 @@
-"""What clients may send to /v1/completions."""
+"""Define requests to /v1/completions."""
 
 from typing import Annotated
 
@@ -10,7 +10,7 @@ from unifiedserve.server.requests.prompts import TextPrompt
 
 
 class CompletionRequest(GenerationOptions, kw_only=True):
-    """`prompt` is a text, token ids, or a list of either: then each gets n answers, in order."""
+    """Ask for completions. `prompt` is a text, token ids, or a list of either: then each gets n answers, in order."""
 
     prompt: TextPrompt
     max_tokens: Annotated[int, Meta(ge=0, le=INT_LIMIT, description="0 needs `echo`")] | None = None

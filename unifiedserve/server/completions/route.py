@@ -1,4 +1,4 @@
-"""POST /v1/completions: prompts from their bytes to their answers."""
+"""Serve POST /v1/completions: prompts from their bytes to their answers."""
 
 import asyncio
 

@@ -1,1 +1,1 @@
-"""POST /v1/embeddings."""
+"""Serve POST /v1/embeddings."""

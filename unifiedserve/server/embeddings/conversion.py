@@ -1,4 +1,4 @@
-"""From an embedding request to the engine's: one for each input."""
+"""Convert an embedding request to the engine's: one for each input."""
 
 from unifiedserve.errors import RequestError
 from unifiedserve.messages.api import GenerateRequest

@@ -1,4 +1,4 @@
-"""The embeddings of a request as they come: OpenAI's list of vectors."""
+"""Collect the embeddings of a request as they come: OpenAI's list of vectors."""
 
 import base64
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from unifiedserve.server.embeddings.request import EmbeddingRequest
 
 
 class Embedding(msgspec.Struct):
-    """A vector, as numbers or as float32 (little-endian) in base64."""
+    """Carry a vector, as numbers or as float32 (little-endian) in base64."""
 
     index: int
     embedding: list[float] | str
@@ -35,7 +35,7 @@ class EmbeddingList(msgspec.Struct, kw_only=True):
 
 
 class EmbeddingReply:
-    """The embeddings of one request, as they come."""
+    """Collect the embeddings of one request, as they come."""
 
     def __init__(self, asked: EmbeddingRequest, model: str, pooling: Pooling) -> None:
         self._in_base64 = asked.encoding_format == "base64"

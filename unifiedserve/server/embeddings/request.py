@@ -1,4 +1,4 @@
-"""What clients may send to /v1/embeddings."""
+"""Define requests to /v1/embeddings."""
 
 from typing import Any, Literal
 
@@ -9,7 +9,10 @@ from unifiedserve.server.requests.prompts import TextPrompt
 
 
 class EmbeddingRequest(QueuedRequest, kw_only=True):
-    """Exactly one of `input` (a text, token ids or a list of either) and `messages` (one input, maybe with media)."""
+    """Give one of `input` and `messages`.
+
+    `input` is a text, token ids or a list of either; `messages` are one input, maybe with media.
+    """
 
     input: TextPrompt | None = None
     messages: Messages | None = None

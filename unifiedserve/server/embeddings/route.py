@@ -1,4 +1,4 @@
-"""POST /v1/embeddings: texts or messages from their bytes to their vectors."""
+"""Serve POST /v1/embeddings: texts or messages from their bytes to their vectors."""
 
 from starlette.requests import Request
 from starlette.responses import Response

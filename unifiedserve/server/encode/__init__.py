@@ -1,1 +1,1 @@
-"""POST /v1/encode, of nodes that encode for others."""
+"""Serve POST /v1/encode, of nodes that encode for others."""

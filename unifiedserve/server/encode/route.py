@@ -1,4 +1,4 @@
-"""POST /v1/encode: other nodes of the cluster have media encoded, and read the visual tokens from here."""
+"""Serve POST /v1/encode: other nodes of the cluster have media encoded, and read the visual tokens from here."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from functools import partial

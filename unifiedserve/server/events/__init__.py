@@ -1,1 +1,1 @@
-"""GET /v1/events."""
+"""Serve GET /v1/events."""

@@ -1,4 +1,4 @@
-"""What the stages do, live, as server-sent events."""
+"""Send what the stages do, live, as server-sent events."""
 
 from collections.abc import AsyncIterator, Mapping
 
@@ -13,7 +13,10 @@ _MOST_LOOKS = 25  # without a word: then the same counters are sent again, to sh
 
 
 class Buffer(msgspec.Struct):
-    """Pages of a buffer, of all memories; those `cached` are free, too, and so many were used at once at the `peak`."""
+    """Count pages of a buffer, over all memories.
+
+    Those `cached` are free, too, and so many were used at once at the `peak`.
+    """
 
     used: int
     cached: int
@@ -22,15 +25,16 @@ class Buffer(msgspec.Struct):
 
 
 class Load(msgspec.Struct):
-    """Requests in a stage."""
+    """Count requests in a stage."""
 
     running: int
     waiting: int
 
 
 class Streams(msgspec.Struct):
-    """The time between tokens beside heavy work, in seconds: the target, and the 99th percentile, if it is known; and
-    the share of its budgets that heavy work gets for it.
+    """Tell the time between tokens beside heavy work, in seconds: the target, and the 99th percentile.
+
+    The latter is told if known; heavy work gets a share of its budgets for it.
     """
 
     target: float
@@ -39,7 +43,7 @@ class Streams(msgspec.Struct):
 
 
 class Counters(msgspec.Struct, tag_field="type", tag="counters"):
-    """State of the buffers, what the stages hold, the workers, and how streams are held, now."""
+    """Show the present buffers, stages' requests, workers, and how streams are held."""
 
     buffers: Mapping[str, Buffer]
     stages: Mapping[str, Load]
@@ -48,7 +52,7 @@ class Counters(msgspec.Struct, tag_field="type", tag="counters"):
 
 
 class LiveEvents:
-    """Events for one viewer, until it goes or the server stops; counters when they change."""
+    """Send events to one viewer, until it goes or the server stops. Counters come when they change."""
 
     def __init__(self, engine: ServingEngine, name: str | None) -> None:
         """Join the viewers; raise RequestError 503 if that is one viewer too many."""

@@ -1,4 +1,4 @@
-"""GET /v1/events: a viewer from its arrival to its end."""
+"""Serve GET /v1/events: a viewer from its arrival to its end."""
 
 from starlette.requests import Request
 from starlette.responses import Response

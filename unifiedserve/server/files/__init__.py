@@ -1,1 +1,1 @@
-"""POST /v1/files, GET and DELETE /v1/files/{id}."""
+"""Serve POST /v1/files, GET and DELETE /v1/files/{id}."""

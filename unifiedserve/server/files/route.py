@@ -1,4 +1,4 @@
-"""POST /v1/files, GET and DELETE /v1/files/{id}."""
+"""Serve POST /v1/files, GET and DELETE /v1/files/{id}."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""A form with a file, read from a request within the limits."""
+"""Read a form with a file from a request, within the limits."""
 
 import logging
 import tempfile
@@ -23,7 +23,7 @@ _FORM_BYTES = 1 << 16  # of a body, beside the file
 
 
 class FileObject(msgspec.Struct, kw_only=True):
-    """A file as OpenAI's API describes it."""
+    """Describe a file as OpenAI's API does."""
 
     id: str
     object: Literal["file"] = "file"

@@ -1,1 +1,1 @@
-"""Media of requests: fetched from where they are, or kept after an upload."""
+"""Fetch media of requests from where they are, or keep them after an upload."""

@@ -1,4 +1,4 @@
-"""Base64 as people make it: with line breaks, without padding, in either alphabet."""
+"""Decode Base64 as people make it: with line breaks, without padding, in either alphabet."""
 
 import base64
 

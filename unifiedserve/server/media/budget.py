@@ -1,4 +1,4 @@
-"""The memory that media take from when a request names them until the engine has them: bounded, and by kind."""
+"""Bound the memory of media, by kind, from their request until the engine has them."""
 
 import weakref
 from collections import Counter
@@ -17,7 +17,7 @@ def unbounded(size: int) -> None:
 
 
 class MediaBudget:
-    """What media of all requests take. Images and videos have a budget each, so that neither waits for the other's."""
+    """Bound the media of all requests. Images and videos have a budget each, so that neither waits for the other's."""
 
     def __init__(self, config: EngineConfig) -> None:
         largest = config.media.max_media_mib * MIB
@@ -57,7 +57,7 @@ class MediaBudget:
 
 
 class RequestBudget:
-    """What the media of one request take, counted until it is closed or forgotten."""
+    """Count the media of one request, until it is closed or forgotten."""
 
     def __init__(self, budget: MediaBudget) -> None:
         self._budget = budget

@@ -1,4 +1,4 @@
-"""Downloads for clients: addresses checked and pinned on every hop, bytes and time capped."""
+"""Download for clients: addresses checked and pinned on every hop, bytes and time capped."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ def _trusted_certificates() -> ssl.SSLContext:
 
 
 class Downloader:
-    """Fetcher of http(s) URLs.
+    """Fetch http(s) URLs.
 
     A host name is resolved once a hop, all its addresses are checked, and the connection goes to a checked
     address (`Host`, SNI and the certificate are still the name's), so that a name server cannot answer

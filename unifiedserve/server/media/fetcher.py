@@ -1,4 +1,4 @@
-"""The bytes behind a media URL: inline (data:), local (file:), remote (http:, https:) or uploaded (an id)."""
+"""Fetch the bytes behind a media URL: inline (data:), local (file:), remote (http:, https:) or uploaded (an id)."""
 
 import asyncio
 import binascii
@@ -27,7 +27,7 @@ _HEAD = 1024  # characters of a URL that say what it leads to
 
 
 class MediaFetcher:
-    """Fetcher of media: turns URLs into inputs of the engine, within the limits of the configuration."""
+    """Turn media URLs into inputs of the engine, within the limits of the configuration."""
 
     def __init__(self, config: EngineConfig, files: FileStore, caller: Caller = NOBODY) -> None:
         """Create one for the files of a caller."""
@@ -58,7 +58,7 @@ class MediaFetcher:
         return other
 
     def kind_of(self, url: str, name: str | None) -> MediaKind:
-        """Return what is at a URL, by its type or its name, or what the request calls it.
+        """Return the kind at a URL, by its type or its name. Else the request's word counts.
 
         Raises RequestError: 404 for a file that is not there, 400 if that is neither an image nor a video.
         """

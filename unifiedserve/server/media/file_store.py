@@ -1,4 +1,4 @@
-"""Uploaded media: kept for a while in files without a name, so that nothing is left however the process ends.
+"""Keep uploaded media for a while. Their files have no names, so that nothing is left however the process ends.
 
 A file belongs to the key that it came with. When they take too much together, who has most makes room first.
 """
@@ -24,7 +24,7 @@ _RETRY_SECONDS = 5
 
 
 class FileFacts(NamedTuple):
-    """What is known of a file beside its bytes: its size, names, and when it came, in seconds since 1970.
+    """Describe a file beside its bytes: its size, names, and when it came, in seconds since 1970.
 
     `media_type` is what its sender called it.
     """
@@ -43,7 +43,7 @@ class _Kept(NamedTuple):
 
 
 class FileStore:
-    """Uploaded files, bounded in bytes and number: those that were not used for longest make room for new ones."""
+    """Keep uploaded files, bounded in bytes and number. Those that were not used for longest make room for new ones."""
 
     def __init__(self, config: EngineConfig) -> None:
         self.max_bytes = config.media.max_media_mib * MIB

@@ -1,4 +1,4 @@
-"""Videos that come as images, one a frame: as lists of URLs, or in one data: URL as vLLM has it."""
+"""Read videos that come as images, one a frame. They are lists of URLs, or one data: URL as vLLM has it."""
 
 from collections.abc import Sequence
 from pathlib import Path

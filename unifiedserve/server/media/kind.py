@@ -1,4 +1,4 @@
-"""Whether a file is an image or a video, by what its sender calls it."""
+"""Tell whether a file is an image or a video, by its sender's word."""
 
 import mimetypes
 

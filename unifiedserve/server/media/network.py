@@ -1,4 +1,4 @@
-"""Addresses that a URL of a client may reach: the guard against requests to the server's own network."""
+"""Check addresses that a client's URL may reach: a guard against requests to the server's own network."""
 
 import asyncio
 import socket
@@ -10,7 +10,7 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 
 
 class ForbiddenAddressError(Exception):
-    """A host that resolves to an address outside the public internet."""
+    """Signal a host that resolves to an address outside the public internet."""
 
 
 async def resolve(host: str, port: int) -> list[str]:

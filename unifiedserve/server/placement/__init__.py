@@ -1,1 +1,1 @@
-"""GET and POST /v1/placement."""
+"""Serve GET and POST /v1/placement."""

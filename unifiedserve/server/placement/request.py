@@ -1,4 +1,4 @@
-"""What clients may send to /v1/placement, and what they read there."""
+"""Define requests to /v1/placement, and their answers."""
 
 import msgspec
 
@@ -7,13 +7,13 @@ from unifiedserve.server.requests.base import ModelRequest
 
 
 class RoleRequest(ModelRequest, kw_only=True):
-    """`stages` are letters as in --placement: v, e, p and d."""
+    """Ask for another role. `stages` are letters as in --placement: v, e, p and d."""
 
     instance: str
     stages: str
 
 
 class PlacementReply(msgspec.Struct):
-    """All workers."""
+    """List all workers."""
 
     instances: list[SeenInstance]

@@ -1,4 +1,4 @@
-"""GET and POST /v1/placement: which workers host which stages, now and from soon on."""
+"""Serve GET and POST /v1/placement: which workers host which stages, now and from soon on."""
 
 from http import HTTPStatus
 

@@ -1,1 +1,1 @@
-"""POST /v1/plan."""
+"""Serve POST /v1/plan."""

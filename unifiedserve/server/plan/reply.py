@@ -1,4 +1,4 @@
-"""What clients of /v1/plan get."""
+"""Define what clients of /v1/plan get."""
 
 from typing import Annotated, Literal
 
@@ -11,7 +11,7 @@ Milliseconds = Annotated[float, Meta(description="Milliseconds from now to the f
 
 
 class PlanReply(msgspec.Struct, kw_only=True):
-    """What would be done for a chat request, and when its first token may be expected: null where that is unknown."""
+    """Tell what a chat request would take, and its first token's expected time. It is null where unknown."""
 
     object: Literal["plan"] = "plan"
     model: str

@@ -1,4 +1,4 @@
-"""POST /v1/plan: what would be done for a chat request, which is not done."""
+"""Serve POST /v1/plan: what would be done for a chat request, which is not done."""
 
 from starlette.requests import Request
 from starlette.responses import Response

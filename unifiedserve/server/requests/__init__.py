@@ -1,1 +1,1 @@
-"""Requests as all endpoints share them: read, parsed, checked, made into the engine's."""
+"""Take requests as all endpoints share them: read, parsed, checked, made into the engine's."""

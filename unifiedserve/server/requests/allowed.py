@@ -1,4 +1,4 @@
-"""What a field may have, by the type of its request."""
+"""Tell what a field may have, by the type of its request."""
 
 import re
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ def allowed_values(shape: Any, path: str, value: Any) -> list[Any]:
 
 
 def description(shape: Any, path: str, value: Any) -> str:
-    """Return what is said of the field at the path of a value of this shape; nothing where nothing is."""
+    """Return the description of the field at a path of a value's shape. It is empty where none is given."""
     told = (
         node.extra_json_schema or {} for node in _types_at(shape, path, value) if isinstance(node, inspect.Metadata)
     )

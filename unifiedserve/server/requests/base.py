@@ -1,4 +1,4 @@
-"""The base of every request: strict fields, the model's name, and a turn among others."""
+"""Define the base of every request: strict fields, the model's name, and a turn among others."""
 
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, ClassVar, Literal
@@ -24,7 +24,7 @@ Deadline = Annotated[float, Meta(gt=0, le=1e6, description="Seconds for the whol
 
 
 class _Anything(frozenset[Any]):
-    """Holds all values: those of a hint that may be left unheeded."""
+    """Hold all values: those of a hint that may be left unheeded."""
 
     def __contains__(self, value: object) -> bool:
         return True
@@ -67,7 +67,7 @@ _UNSUPPORTED: dict[str, Collection[Any]] = {
 
 
 class Strict(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """An object whose unknown fields are errors, because a misspelt option must not be ignored.
+    """Refuse unknown fields of an object, because a misspelt option must not be ignored.
 
     `unsupported` are options of OpenAI's and vLLM's APIs that are not served, with the values at which they ask for
     nothing: with these they are accepted.
@@ -77,7 +77,7 @@ class Strict(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class ModelRequest(Strict):
-    """A request to the model that is served, by its name if given."""
+    """Ask the model that is served, by its name if given."""
 
     takes_turn: ClassVar[bool] = False  # among others, in the engine
 
@@ -85,7 +85,7 @@ class ModelRequest(Strict):
 
 
 class QueuedRequest(ModelRequest):
-    """A request that takes its turn among others."""
+    """Ask for a turn among other requests."""
 
     unsupported: ClassVar[Mapping[str, Collection[Any]]] = _UNSUPPORTED
 

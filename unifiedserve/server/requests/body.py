@@ -1,4 +1,4 @@
-"""Bodies of requests as they come in: no more bytes than allowed, alone and together, and none that stalls."""
+"""Read bodies of requests as they come in: no more bytes than allowed, alone and together, and none that stalls."""
 
 import asyncio
 import math
@@ -19,7 +19,7 @@ _SMALL = 1 << 16  # bytes that each may have whatever the others take
 
 
 class Bodies:
-    """The bodies that are being read, or wait to be parsed: bounded in bytes together, and each in time."""
+    """Hold the bodies that are being read, or wait to be parsed: bounded in bytes together, and each in time."""
 
     def __init__(self, max_bytes: int, timeout: float) -> None:
         self.max_bytes = max_bytes
@@ -116,7 +116,7 @@ class Bodies:
 
 
 class _Progress:
-    """How a body comes in: at each of its deadlines enough must have come since the one before."""
+    """Watch how a body comes in: at each of its deadlines enough must have come since the one before."""
 
     def __init__(self, timeout: float) -> None:
         self._clock = asyncio.get_running_loop().time
@@ -149,7 +149,7 @@ class _Progress:
 
 
 class HeldBody:
-    """A body in memory, counted among all that there are until it is closed."""
+    """Hold a body in memory, counted among all that there are until it is closed."""
 
     def __init__(self, bodies: Bodies) -> None:
         self.data = bytearray()

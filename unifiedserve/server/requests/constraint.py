@@ -1,4 +1,4 @@
-"""The shape that an answer must have: the grammar that OpenAI's and vLLM's fields for it ask for."""
+"""Constrain an answer's shape: the grammar that OpenAI's and vLLM's fields for it ask for."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from unifiedserve.server.requests.generation import GenerationOptions
 
 
 class Constraint(NamedTuple):
-    """A grammar, and the field of the request that it came from."""
+    """Pair a grammar with the field of the request that it came from."""
 
     grammar: str
     param: str

@@ -1,4 +1,4 @@
-"""Messages as the engine takes them: turns with placeholders, their media fetched, the template's options."""
+"""Turn messages into the engine's: turns with placeholders, their media fetched, the template's options."""
 
 import asyncio
 import time
@@ -63,7 +63,10 @@ _TEMPLATE_DEPTH = 32  # what walks these values recurses, and has a stack of its
 
 
 class MediaReference(NamedTuple):
-    """A medium of a request, not fetched yet, or the frames of a video; `param` is where the request has its URL."""
+    """Refer to a medium of a request, not fetched yet, or the frames of a video.
+
+    `param` is where the request has its URL.
+    """
 
     kind: MediaKind
     url: "str | list[MediaReference]"
@@ -77,14 +80,14 @@ class MediaReference(NamedTuple):
 
 
 class Turn(Protocol):
-    """A request with options for the end of the prompt: whether it begins an answer, or goes on with the last one."""
+    """Choose the end of the prompt: whether it begins an answer, or goes on with the last one."""
 
     add_generation_prompt: bool | None
     continue_final_message: bool | None
 
 
 class Conversation(MediaFields, Turn, Protocol):
-    """A request with the options that decide how messages become a prompt."""
+    """Choose how messages become a prompt."""
 
     chat_template_kwargs: dict[str, Any] | None
 
@@ -198,7 +201,7 @@ def _takes_long(messages: list[Message]) -> bool:
 
 
 def _split_media(messages: list[Message], found: "_References") -> tuple[list[dict[str, Any]], list[MediaReference]]:
-    """Return the messages with a bare placeholder for each medium, and the media in their order."""
+    """Return the messages with a placeholder for each medium, and the media in order. Placeholders are bare."""
     references: list[MediaReference] = []
     turns: list[dict[str, Any]] = []
     for number, message in enumerate(messages):
@@ -217,7 +220,7 @@ def _split_media(messages: list[Message], found: "_References") -> tuple[list[di
 
 
 class _References(NamedTuple):
-    """Finds the media in the parts of messages; `kind_of` tells what a file is.
+    """Find the media in the parts of messages. `kind_of` tells what a file is.
 
     With an `image_fps` images side by side are the frames of a video.
     """

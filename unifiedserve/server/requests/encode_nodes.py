@@ -1,4 +1,4 @@
-"""Which nodes encode a request's media, as the cluster's router names them."""
+"""Read which nodes encode a request's media, as the cluster's router names them."""
 
 from starlette.requests import Request
 

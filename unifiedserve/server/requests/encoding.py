@@ -1,4 +1,4 @@
-"""Bodies of requests as clients encoded them: plain, or compressed."""
+"""Decode bodies of requests as clients encoded them: plain, or compressed."""
 
 import asyncio
 import zlib

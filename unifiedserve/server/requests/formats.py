@@ -1,4 +1,4 @@
-"""Formats that an answer may be bound to: OpenAI's and vLLM's fields."""
+"""Define formats that an answer may be bound to: OpenAI's and vLLM's fields."""
 
 from typing import Annotated, Any
 
@@ -16,7 +16,7 @@ class JsonObject(Strict, tag_field="type", tag="json_object"):
 
 
 class NamedSchema(Strict):
-    """A JSON schema as OpenAI's clients send it; it is always enforced, `strict` or not."""
+    """Hold a JSON schema as OpenAI's clients send it. It is always enforced, `strict` or not."""
 
     name: str
     schema: dict[str, Any] | bool = True
@@ -34,7 +34,7 @@ Choices = Annotated[list[str], Meta(min_length=1, max_length=1024)]
 
 
 class StructuredOutputs(Strict):
-    """vLLM's options for constrained answers: exactly one of the first five."""
+    """Set vLLM's options for constrained answers: exactly one of the first five."""
 
     json: Schema | None = None
     regex: str | None = None

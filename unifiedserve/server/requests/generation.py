@@ -1,4 +1,4 @@
-"""What every request for generated text may ask for."""
+"""Define what every request for generated text may ask for."""
 
 from typing import Annotated
 
@@ -29,7 +29,7 @@ class StreamOptions(Strict):
 
 
 class GenerationOptions(QueuedRequest):
-    """Options of every request for generated text."""
+    """Set options of every request for generated text."""
 
     stream: bool | None = False
     stream_options: StreamOptions | None = None

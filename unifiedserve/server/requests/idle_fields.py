@@ -1,4 +1,4 @@
-"""Fields that no struct has, but that ask for nothing: null ones, and options at the values of their defaults.
+"""Drop fields that no struct has, but that ask for nothing: null ones, and options at the values of their defaults.
 
 Clients send them back with earlier answers, or always.
 """

@@ -1,4 +1,4 @@
-"""What a body of JSON consists of, counted without parsing it and without keeping other threads from running."""
+"""Count the parts of a JSON body without parsing it, and without keeping other threads waiting."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -9,7 +9,7 @@ _PIECE = 1 << 18  # bytes that are looked at together
 
 
 class JsonSize(NamedTuple):
-    """Signs outside of strings: names of objects (their colons), opened objects and lists, and commas."""
+    """Count signs outside of strings: names of objects (their colons), opened objects and lists, and commas."""
 
     names: int
     opened: int
@@ -32,7 +32,7 @@ def json_size(body: bytes | bytearray) -> JsonSize:
 
 
 def _without_escapes(body: bytes | bytearray) -> Iterator[bytes]:
-    """Yield a body in pieces, none of them empty, less the quotes and backslashes that are behind a backslash."""
+    """Yield a body in pieces without quotes and backslashes behind a backslash. None of the pieces is empty."""
     rest = b""
     for start in range(0, len(body), _PIECE):
         piece = rest + bytes(body[start : start + _PIECE])

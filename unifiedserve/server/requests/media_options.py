@@ -1,4 +1,4 @@
-"""Options of images and videos: the two places where clients may write them, and what comes of both."""
+"""Read options of images and videos: clients may write them in two places."""
 
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, ClassVar, Protocol, TypeVar
@@ -35,7 +35,7 @@ class VideoIO(Strict):
 
 
 class ImageIO(Strict):
-    """With `fps`, images side by side in a message are the frames of one video of this rate."""
+    """Set options of images. With `fps`, images side by side in a message are the frames of one video of this rate."""
 
     fps: PositiveFloat | None = None
 
@@ -46,14 +46,14 @@ class MediaIO(Strict):
 
 
 class PixelBounds(Strict):
-    """Qwen-VL processors' own spelling of min_pixels and max_pixels."""
+    """Bound pixels in Qwen-VL processors' own spelling of min_pixels and max_pixels."""
 
     shortest_edge: PositiveInt | None = None
     longest_edge: PositiveInt | None = None
 
 
 class ProcessorKwargs(Strict):
-    """Options of processors; those that ask for what processors do anyway are accepted, too."""
+    """Set options of processors. Those that ask for what processors do anyway are accepted, too."""
 
     unsupported: ClassVar[Mapping[str, Collection[Any]]] = {
         "do_convert_rgb": (None, True),
@@ -72,7 +72,7 @@ class ProcessorKwargs(Strict):
 
 
 class MediaFields(Protocol):
-    """A request with fields for its media."""
+    """Set a request's fields for its media."""
 
     media_io_kwargs: MediaIO | None
     mm_processor_kwargs: ProcessorKwargs | None

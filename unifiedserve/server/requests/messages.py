@@ -1,4 +1,4 @@
-"""Messages of a conversation, with texts, images and videos, and calls of tools."""
+"""Define messages of a conversation, with texts, images and videos, and calls of tools."""
 
 from typing import Annotated, Any, Literal
 
@@ -56,7 +56,7 @@ class VideoPart(Strict, tag_field="type", tag="video_url"):
 
 
 class RefusalPart(Strict, tag_field="type", tag="refusal"):
-    """A refusal in an earlier answer."""
+    """Hold a refusal in an earlier answer."""
 
     refusal: str
 
@@ -66,7 +66,7 @@ class RefusalPart(Strict, tag_field="type", tag="refusal"):
 
 
 class QwenVideoPart(Strict, tag_field="type", tag="video"):
-    """A video as Qwen's utilities write it."""
+    """Hold a video as Qwen's utilities write it."""
 
     video: str | Frames
     fps: Rate | None = None
@@ -74,7 +74,7 @@ class QwenVideoPart(Strict, tag_field="type", tag="video"):
 
 
 class File(Strict):
-    """An image or a video, by the id of an uploaded file or as a `data:` URL."""
+    """Name an image or a video, by an uploaded file's id or as a `data:` URL."""
 
     file_id: FileId | None = None
     file_data: str | None = None
@@ -82,7 +82,7 @@ class File(Strict):
 
 
 class FilePart(Strict, tag_field="type", tag="file"):
-    """A medium whose type tells what it is, as OpenAI's clients send files."""
+    """Hold a medium whose type tells what it is, as OpenAI's clients send files."""
 
     file: File
 
@@ -97,7 +97,10 @@ def text_or_parts(parts: list[Part]) -> str | list[Part]:
 
 
 class EarlierFunction(Strict):
-    """`arguments` is JSON text, or its beginning if the answer was cut off; clients may add other fields."""
+    """Name a called function.
+
+    `arguments` is JSON text, or its beginning if the answer was cut off; clients may add other fields.
+    """
 
     name: str
     arguments: str
@@ -105,7 +108,7 @@ class EarlierFunction(Strict):
 
 
 class EarlierCall(Strict):
-    """A call of an earlier answer; `index` is from a stream."""
+    """Hold a call of an earlier answer. `index` is from a stream."""
 
     id: str
     function: EarlierFunction
@@ -114,7 +117,7 @@ class EarlierCall(Strict):
 
 
 class Message(Strict):
-    """A turn. The last fields are those that clients send back with an earlier answer."""
+    """Hold a turn. The last fields are those that clients send back with an earlier answer."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[Part] | None = None

@@ -1,4 +1,4 @@
-"""JSON to a request struct, with errors that name the field and what to write instead."""
+"""Parse JSON into a request struct. Errors name the field and what to write instead."""
 
 import difflib
 import json
@@ -35,7 +35,7 @@ _LOCATION = re.compile(r" - at `\$\.?(?P<path>.*)`$", re.DOTALL)
 
 
 def parse(body: bytes | bytearray, struct: type[R], context: int = 0) -> R:
-    """Return the request that a body of JSON is, less the fields without effect that clients send along.
+    """Return the request in a body of JSON. It drops fields without effect that clients send along.
 
     A body may have at least as many token ids as the model's `context` holds.
 
@@ -165,7 +165,10 @@ def _join(path: str, name: str) -> str:
 
 @cache
 def fields_of(shape: Any) -> tuple[str, ...]:
-    """Return the paths of all fields of a struct or union, those of its parts included: `messages[].content[].text`."""
+    """Return the paths of all fields of a struct or union, as `messages[].content[].text`.
+
+    Those of its parts are included.
+    """
     return tuple(dict.fromkeys(_walk(inspect.type_info(shape), "")))
 
 

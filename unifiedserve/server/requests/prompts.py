@@ -1,4 +1,4 @@
-"""Prompts without messages: texts and token ids, one or several."""
+"""Read prompts without messages: texts and token ids, one or several."""
 
 import asyncio
 from collections.abc import Callable
@@ -25,7 +25,7 @@ _LONG_TEXTS = ThreadPoolExecutor(1, "long-texts")
 
 
 async def encoded(given: TextPrompt, param: str, engine: ServingEngine, *, special: bool) -> list[list[int]]:
-    """Return the token ids of each prompt, texts with the tokens that the tokenizer puts around them if `special`.
+    """Return the token ids of each prompt. Texts get the tokens that the tokenizer puts around them if `special`.
 
     Raises RequestError 400 for a text of far more tokens than the context holds.
     """
@@ -48,7 +48,7 @@ async def encoded(given: TextPrompt, param: str, engine: ServingEngine, *, speci
 
 
 def prompts_of(token_ids: list[list[int]], param: str) -> list[dict[str, Any]]:
-    """Return the fields of the engine's requests that say what each prompt is, and where the client has it."""
+    """Return the engine's request fields for each prompt, and where the client has it."""
     count = len(token_ids)
     return [{"prompt_token_ids": ids, "prompt_param": _place(param, i, count)} for i, ids in enumerate(token_ids)]
 
@@ -58,16 +58,16 @@ def _place(param: str, number: int, prompts: int) -> str:
 
 
 async def beside(characters: int, work: Callable[[], R]) -> R:
-    """Return what `work` on so many characters returns, done beside the event loop; long texts wait for each other.
+    """Return what `work` on so many characters returns, done beside the event loop.
 
-    What has not begun when the caller is cancelled never does.
+    Long texts wait for each other. Work that has not begun when the caller is cancelled never does.
     """
     executor = _LONG_TEXTS if characters > _LONG else None
     return await asyncio.get_running_loop().run_in_executor(executor, work)
 
 
 async def unless_few(parts: int, work: Callable[[], R]) -> R:
-    """Return what `work` on so many parts returns, done beside the event loop unless they are few."""
+    """Return what `work` on so many parts returns. It is done beside the event loop unless they are few."""
     return await asyncio.to_thread(work) if parts > _MANY else work()
 
 

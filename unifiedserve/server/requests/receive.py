@@ -1,4 +1,4 @@
-"""A request as it arrives: its body, which must be labelled JSON, and its headers."""
+"""Receive a request: its body, which must be labelled JSON, and its headers."""
 
 import asyncio
 import contextlib
@@ -86,7 +86,10 @@ def viewer_of(request: Request, name: str | None) -> str | None:
 
 
 def check_origin(services: Services, request: Request) -> None:
-    """Raise RequestError 403 for what a page of another site made a browser send, where no label tells."""
+    """Raise RequestError 403 for a request that another site's page made a browser send.
+
+    It serves where no label tells.
+    """
     origin = request.headers.get("origin")
     if origin is None or origin in services.engine.config.server.cors_origins:
         return

@@ -1,4 +1,7 @@
-"""Requests that become a chat request: errors, and what is told of media, name the fields that the client wrote."""
+"""Rename fields of requests that become a chat request.
+
+Errors, and what is told of media, name the fields that the client wrote.
+"""
 
 import re
 from collections.abc import AsyncGenerator, Iterator, Mapping
@@ -14,7 +17,7 @@ _PART = re.compile(r"(messages\[\d+\])(\.content\[\d+\])?")
 
 
 class Names(NamedTuple):
-    """The client's names of a chat request's fields.
+    """Map a chat request's fields to the client's names.
 
     `fields` has them by how the chat's names begin, `places` those of messages and their parts; `conversation` is the
     field for all other messages.

@@ -1,4 +1,4 @@
-"""The engine's requests: their turn, and sampling parameters, checked against each other."""
+"""Make the engine's requests: their turn, and sampling parameters, checked against each other."""
 
 from typing import Any
 

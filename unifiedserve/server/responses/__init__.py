@@ -1,1 +1,1 @@
-"""POST /v1/responses."""
+"""Serve POST /v1/responses."""

@@ -1,4 +1,4 @@
-"""How large a conversation may be with what came before it and what it refers to: as large as one body."""
+"""Bound a conversation with all that it refers to: as large as one body."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ _LARGE = 1 << 16  # bytes of JSON whose parts take long to count
 
 
 def check_bytes(size: int, most: int, param: str) -> None:
-    """Raise RequestError 413 for a conversation of more than `most` bytes, because of the field `param`."""
+    """Raise RequestError 413 for a conversation of more than `most` bytes. The field `param` is the reason."""
     if size > most:
         raise RequestError(
             f"The conversation takes more than {most / MIB:g} MiB with what is stored of it (see --max-body-mib): "

@@ -1,4 +1,4 @@
-"""From a request to /v1/responses to a chat request: the same conversation, tools and limits."""
+"""Convert a request to /v1/responses to a chat request: the same conversation, tools and limits."""
 
 from typing import Any, NamedTuple, cast
 
@@ -51,7 +51,7 @@ _NAMES = {
 
 
 class Asked(NamedTuple):
-    """A chat request, and the client's names of its fields."""
+    """Pair a chat request with the client's names of its fields."""
 
     chat: ChatRequest
     names: Names
@@ -174,7 +174,7 @@ def _part(content: Content, place: str) -> Part:
 
 
 def _check_one(place: str, **fields: str | list[FrameImage] | None) -> None:
-    """Raise RequestError 400 unless one of the fields that say where a medium is, and only one, is given."""
+    """Raise RequestError 400 unless exactly one of a medium's location fields is given."""
     if sum(value is not None for value in fields.values()) != 1:
         names = " or ".join(f"`{name}`" for name in fields)
         raise RequestError(f"`{place}` needs either {names}.", param=place)

@@ -1,4 +1,4 @@
-"""A request's own items and the response to them, as JSON: what a conversation that is stored consists of."""
+"""Keep a request's own items and the response to them, as JSON. Stored conversations consist of these."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -12,7 +12,10 @@ Items = list[dict[str, Any]]
 
 
 class Exchange(msgspec.Struct):
-    """One request of a conversation; `previous` is the id of the response before it, `parts` count its items' JSON."""
+    """Hold one request of a conversation.
+
+    `previous` is the id of the response before it, `parts` count its items' JSON.
+    """
 
     previous: str | None
     input: bytes

@@ -1,4 +1,4 @@
-"""Ids of responses and of their items. The id of a stored response's item tells which response has it."""
+"""Make ids of responses and of their items. The id of a stored response's item tells which response has it."""
 
 import re
 import uuid
@@ -17,7 +17,7 @@ def new_stem() -> str:
 
 
 def resumable_stem(response_id: str) -> str:
-    """Return the same for a response that may go on at another server, where it must be the same."""
+    """Return a stem that is the same at every server. The response may go on at another one."""
     return uuid.uuid5(uuid.NAMESPACE_URL, response_id).hex
 
 

@@ -1,4 +1,4 @@
-"""Objects that clients of /v1/responses get: OpenAI's response and its items."""
+"""Define objects that clients of /v1/responses get: OpenAI's response and its items."""
 
 from typing import Any, Literal
 
@@ -34,7 +34,7 @@ class OutputReasoning(msgspec.Struct, tag_field="type", tag="reasoning", kw_only
 
 
 class OutputCall(msgspec.Struct, tag_field="type", tag="function_call", kw_only=True):
-    """`arguments` is JSON text."""
+    """Call a function. `arguments` is JSON text."""
 
     id: str
     status: Status = "in_progress"
@@ -73,14 +73,14 @@ class IncompleteDetails(msgspec.Struct):
 
 
 class ResponseEvent(msgspec.Struct):
-    """The fields that all events of a stream have; OpenAI describes the others of each type."""
+    """Hold the fields that all events of a stream have. OpenAI describes the others of each type."""
 
     type: str
     sequence_number: int
 
 
 class ResponseObject(msgspec.Struct, kw_only=True):
-    """`store` tells whether the server keeps it for a while."""
+    """Hold a response. `store` tells whether the server keeps it for a while."""
 
     id: str
     object: Literal["response"] = "response"

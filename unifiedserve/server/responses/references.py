@@ -1,4 +1,4 @@
-"""Items of a request that stand for others: for those of stored responses, by their ids."""
+"""Resolve items of a request that stand for others: for those of stored responses, by their ids."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ from unifiedserve.server.responses.store import ResponseStore
 
 
 class ItemReference(Strict, tag_field="type", tag="item_reference"):
-    """An item of a stored response, by its id."""
+    """Refer to an item of a stored response, by its id."""
 
     id: str
 

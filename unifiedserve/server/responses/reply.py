@@ -1,4 +1,4 @@
-"""The answer to a request to /v1/responses as it grows, and the events that it grows by."""
+"""Grow the answer to a request to /v1/responses, by events."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ Event = dict[str, Any]
 
 
 class ResponsesReply:
-    """One answer as it grows; `chat` reads it, and `store` is called with it at its end.
+    """Grow one answer. `chat` reads it, and `store` is called with it at its end.
 
     The ids of its items share a `stem`.
     """

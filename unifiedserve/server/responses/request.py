@@ -1,4 +1,4 @@
-"""What clients may send to /v1/responses: OpenAI's fields as far as they are supported, and videos."""
+"""Define requests to /v1/responses: OpenAI's fields as far as they are supported, and videos."""
 
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, ClassVar, Literal
@@ -19,7 +19,7 @@ class InputText(Strict, tag_field="type", tag="input_text"):
 
 
 class InputImage(Strict, tag_field="type", tag="input_image"):
-    """An image, by its URL or the id of an uploaded file."""
+    """Name an image, by its URL or the id of an uploaded file."""
 
     image_url: str | None = None
     detail: Literal["auto", "low", "high", "original"] | None = None
@@ -27,7 +27,7 @@ class InputImage(Strict, tag_field="type", tag="input_image"):
 
 
 class InputVideo(Strict, tag_field="type", tag="input_video"):
-    """A video, by its URL or the id of an uploaded file: an extension of OpenAI's API."""
+    """Name a video, by its URL or the id of an uploaded file: an extension of OpenAI's API."""
 
     video_url: str | Frames | None = None
     file_id: FileId | None = None
@@ -35,7 +35,7 @@ class InputVideo(Strict, tag_field="type", tag="input_video"):
 
 
 class InputFile(Strict, tag_field="type", tag="input_file"):
-    """An image or a video, by the id of an uploaded file, as a `data:` URL, or by its URL."""
+    """Name an image or a video: by an uploaded file's id, a `data:` URL, or its URL."""
 
     file_id: FileId | None = None
     file_data: str | None = None
@@ -45,7 +45,7 @@ class InputFile(Strict, tag_field="type", tag="input_file"):
 
 
 class OutputText(Strict, tag_field="type", tag="output_text"):
-    """Text of an earlier answer, as clients send it back."""
+    """Hold text of an earlier answer, as clients send it back."""
 
     text: str
     annotations: list[Any] | None = None
@@ -81,7 +81,7 @@ class ReasoningItem(Strict, tag_field="type", tag="reasoning"):
 
 
 class FunctionCallItem(Strict, tag_field="type", tag="function_call"):
-    """`arguments` is JSON text."""
+    """Hold a call of a function. `arguments` is JSON text."""
 
     call_id: str
     name: str
@@ -156,7 +156,7 @@ _UNSUPPORTED: dict[str, Collection[Any]] = {
 
 
 class ResponsesRequest(QueuedRequest, kw_only=True):
-    """`input` is a text or a conversation's items; a message among them may lack its type."""
+    """Ask for a response. `input` is a text or a conversation's items; a message among them may lack its type."""
 
     unsupported: ClassVar[Mapping[str, Collection[Any]]] = _UNSUPPORTED
 

@@ -1,4 +1,7 @@
-"""POST /v1/responses, a conversation in items, answered as the chat that it is; GET and DELETE /v1/responses/{id}."""
+"""Serve POST /v1/responses, a conversation in items.
+
+It is answered as the chat that it is. Serve GET and DELETE /v1/responses/{id}, too.
+"""
 
 from collections.abc import AsyncGenerator
 from functools import partial
@@ -37,7 +40,7 @@ class ResponseDeleted(msgspec.Struct):
 
 
 class _Begun(NamedTuple):
-    """A response that has begun."""
+    """Hold a response that has begun."""
 
     id: str
     deltas: AsyncGenerator[Delta, None]  # whose errors name the client's fields

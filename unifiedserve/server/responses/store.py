@@ -1,4 +1,7 @@
-"""Responses that clients may come back to: bounded in bytes, number and age, and each for the key it was made with."""
+"""Store responses that clients may come back to.
+
+They are bounded in bytes, number and age, and each is for the key it was made with.
+"""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -16,7 +19,7 @@ _MOST = 4096  # responses
 
 
 class ResponseStore:
-    """Exchanges by the ids of their responses. Those that were not used for longest make room."""
+    """Keep exchanges by the ids of their responses. Those that were not used for longest make room."""
 
     def __init__(self, config: EngineConfig) -> None:
         self._most_bytes = config.server.response_store_mib * MIB
@@ -66,7 +69,7 @@ class ResponseStore:
         self._shelf.put(id, exchange, exchange.size, caller)
 
     def finish(self, id: str, exchange: Exchange, caller: Caller, response: ResponseObject) -> None:
-        """Keep the answer as well, unless the exchange had to make room or was deleted meanwhile."""
+        """Keep the answer as well, unless the exchange has gone. It had to make room or was deleted meanwhile."""
         if id not in self._shelf:
             return
         exchange.answer(response)

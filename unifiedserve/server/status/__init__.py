@@ -1,1 +1,1 @@
-"""GET /v1/models, /health, /metrics, /version and /debug/trace."""
+"""Serve GET /v1/models, /health, /metrics, /version and /debug/trace."""

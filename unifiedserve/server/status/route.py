@@ -1,4 +1,4 @@
-"""What is served, whether it is well, and what it did: models, health, metrics, version, trace."""
+"""Tell what is served, whether it is well, and what it did: models, health, metrics, version, trace."""
 
 from typing import Literal
 

@@ -1,1 +1,1 @@
-"""POST /tokenize and /detokenize."""
+"""Serve POST /tokenize and /detokenize."""

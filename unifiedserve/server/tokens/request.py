@@ -1,11 +1,11 @@
-"""What clients may send to /tokenize and /detokenize."""
+"""Define requests to /tokenize and /detokenize."""
 
 from unifiedserve.server.requests.base import ModelRequest, TokenId
 from unifiedserve.server.requests.messages import Messages
 
 
 class TokenizeRequest(ModelRequest):
-    """Exactly one of `prompt` and `messages` (text only)."""
+    """Give exactly one of `prompt` and `messages` (text only)."""
 
     prompt: str | None = None
     messages: Messages | None = None

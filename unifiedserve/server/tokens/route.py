@@ -1,4 +1,4 @@
-"""POST /tokenize and /detokenize."""
+"""Serve POST /tokenize and /detokenize."""
 
 from collections.abc import Coroutine
 from typing import Any

@@ -1,4 +1,4 @@
-"""Texts and messages to token ids, and back."""
+"""Turn texts and messages into token ids, and back."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,1 +1,1 @@
-"""The language stages: encode, prefill and decode."""
+"""Run the language stages: encode, prefill and decode."""

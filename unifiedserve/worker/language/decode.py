@@ -24,7 +24,7 @@ from unifiedserve.worker.language.speculation import Speculation
 
 
 class DecodeStage:
-    """Owns the KV pages of the running sequences, and the visual pages that they go on to need."""
+    """Own the running sequences' KV pages, and the visual pages that they still need."""
 
     def __init__(
         self,
@@ -70,8 +70,9 @@ class DecodeStage:
         self._waiting.setdefault(sequence.ticket.uid, time.monotonic())
 
     def end_waits(self, keys: list[Key]) -> dict[int, float]:
-        """Return since when requests have waited for decode, which begins with them now; those that have not are not
-        among them.
+        """Return since when requests have waited for decode, which begins with them now.
+
+        Those that have not are not among them.
         """
         begun = {uid for uid, _ in keys} if self._waiting else set()
         return {uid: self._waiting.pop(uid) for uid in begun & self._waiting.keys()}
@@ -86,7 +87,7 @@ class DecodeStage:
         return [self._streamed(self._running[key]) for key in keys if key in self._running]
 
     def rows(self, keys: list[Key], *, drafts: bool = False) -> list[tuple[Key, Rows]]:
-        """Return the next token of each sequence as model input, less those for which no page could be had.
+        """Return the next token of each sequence as model input. Those for which no page could be had are left out.
 
         With `drafts` it is followed by what may come next: the step should be the sequences' alone.
         """
@@ -96,11 +97,11 @@ class DecodeStage:
         return [(s.key, self._rows(s, draft)) for s, draft in zip(sequences, drafted, strict=True)]
 
     def must_wait(self, keys: list[Key]) -> bool:
-        """Tell whether the steps under way must be collected before these sequences' next one is launched."""
+        """Tell whether steps under way must be collected before these sequences' next launch."""
         return self.ahead is not None and self.ahead.must_wait({key: self._running[key] for key in keys})
 
     def launch(self, keys: list[Key]) -> None:
-        """Launch the next step of these sequences ahead, less those for which no page could be had."""
+        """Launch the next step of these sequences ahead. Those for which no page could be had are left out."""
         running, pending = self._running, self._pending
         planned = {key: running[key] for key in keys if key in running}
         sequences = {key: s for key, s in planned.items() if self._grow(s, len(s.token_ids) + (key in pending))}
@@ -161,7 +162,7 @@ class DecodeStage:
         return bool(keys)
 
     def give_up(self) -> list[Sequence]:
-        """Forget all sequences, of which no step is under way, and return them with the pages that they hold."""
+        """Forget all sequences, and return them with their pages. No step of theirs is under way."""
         sequences = list(self._running.values())
         for sequence in sequences:
             self._sampler.forget(sequence.key)
@@ -225,7 +226,7 @@ class DecodeStage:
         return [key for key in self._running if key[0] == uid]
 
     def _keep_full_pages(self, sequence: Sequence) -> None:
-        """Remember pages that the last step filled, for requests that begin with this answer's prompt and text."""
+        """Remember pages that the last step filled. Later requests may begin with this answer's prompt and text."""
         size = self._kv.page_size
         while (sequence.keyed + 1) * size < len(sequence.token_ids):
             start = sequence.keyed * size

@@ -23,7 +23,7 @@ _MANY_ROWS = 8
 
 @dataclass(slots=True)
 class _Flight:
-    """A step under way; what comes of the `void` sequences is dropped."""
+    """Follow a step under way. Results of the `void` sequences are dropped."""
 
     sequences: dict[Key, Sequence]
     step: DecodeStep
@@ -36,7 +36,7 @@ class _Flight:
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """A step that is done: its sequences, and the tokens of those that were still running."""
+    """Report a step that is done: its sequences, and the tokens of those that were still running."""
 
     sequences: dict[Key, Sequence]
     tokens: list[Token]
@@ -46,7 +46,7 @@ class Collected:
 
 
 class DecodeAhead:
-    """Launches and collects steps: up to two are under way. Which sequences there are is the stage's to know."""
+    """Launch and collect steps: up to two are under way. The stage knows which sequences there are."""
 
     def __init__(self, decoder: Decoder, sampler: Sampler) -> None:
         self._decoder, self._sampler = decoder, sampler
@@ -66,7 +66,7 @@ class DecodeAhead:
         return {uid for flight in self._flights for uid, _ in flight.sequences}
 
     def must_wait(self, sequences: Mapping[Key, Sequence]) -> bool:
-        """Tell whether what is under way must be collected before these sequences' next step is launched.
+        """Tell whether steps under way must be collected before these sequences' next one.
 
         So it is if a token depends on the values of those before, or to have the sequences in the first rows again.
         """
@@ -99,7 +99,7 @@ class DecodeAhead:
         self._decoder.prepare()
 
     def collect(self, running: Collection[Key]) -> Collected:
-        """Wait for the oldest step, and append its tokens to those sequences that are still `running`."""
+        """Wait for the oldest step, and append its tokens to sequences still `running`."""
         flight = self._flights.popleft()
         if not self._flights:
             self.pending = set()

@@ -19,7 +19,7 @@ Batch = list[tuple[StagedPrompt, int]]  # a prompt and one of its units
 
 @dataclass(frozen=True, slots=True)
 class EncodedBatch:
-    """Units in the encoder: of each the pages that it is read from, and those that it is written to."""
+    """Follow units in the encoder: of each the pages that it is read from, and those that it is written to."""
 
     units: Batch
     patches: list[list[int]]
@@ -28,14 +28,14 @@ class EncodedBatch:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """What a batch gave: visual tokens for prefill, and pages of windows for who gives them to further units."""
+    """Report what a batch gave: visual tokens for prefill, and pages of windows for further units."""
 
     units: list[Embeddings]
     room: list[tuple[str, Room]]  # by the name of the host
 
 
 class EncodeStage:
-    """Turns the patches of the table's prompts into rows of the visual buffer."""
+    """Turn the patches of the table's prompts into rows of the visual buffer."""
 
     def __init__(self, adapter: LanguageAdapter, patches: PatchPages, visual: RowBuffer, prompts: PromptTable) -> None:
         self._adapter = adapter
@@ -58,7 +58,7 @@ class EncodeStage:
 
     @torch.inference_mode()
     def begin(self, work: list[EncodeWork]) -> Generator[None, None, EncodedBatch]:
-        """Have the device encode the units in one batch, and yield before each layer of the encoder.
+        """Have the device encode the units in one batch. Yields before each layer of the encoder.
 
         Raises KeyError for prompts that have left.
         """
@@ -91,7 +91,10 @@ class EncodeStage:
         return encoded
 
     def _log_unit(self, prompt: StagedPrompt, unit: int, pages: list[int]) -> None:
-        """Remember an encoded unit, unless it is looked for in another memory, or its pages go to the next units."""
+        """Remember an encoded unit for the cache.
+
+        Units looked for in another memory, or with passing pages, are left out.
+        """
         if keys := prompt.request.unit_keys:
             self.log.looked_up(prompt.uid, prompt.shape.units[unit].tokens, 0)
             if not (prompt.prefilled_elsewhere or prompt.request.window):

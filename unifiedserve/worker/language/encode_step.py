@@ -1,4 +1,4 @@
-"""The part of a step that encodes: what the cache has, and the rest, maybe beside other steps."""
+"""Encode as a part of a step: the cache's part, and the rest, maybe beside other steps."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -21,7 +21,7 @@ from unifiedserve.worker.port import Port
 
 
 class _Encoded(NamedTuple):
-    """A batch that was encoded within the step, as a `Pending`."""
+    """Hold a batch that was encoded within the step, as a `Pending`."""
 
     batch: EncodedBatch
 
@@ -34,7 +34,7 @@ class _Encoded(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _UnderWay:
-    """A batch that is encoded for these requests, since a time (monotonic seconds)."""
+    """Hold a batch that is encoded for these requests, since a time (monotonic seconds)."""
 
     uids: list[int]
     tokens: int
@@ -43,7 +43,7 @@ class _UnderWay:
 
 
 class EncodeStep:
-    """Runs the units of a plan and sends their visual tokens on to prefill."""
+    """Run the units of a plan and send their visual tokens on to prefill."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class EncodeStep:
 
     @property
     def tells(self) -> bool:
-        """Tell whether a message comes when a batch is done, so that nobody has to wait for it."""
+        """Tell whether a message comes when a batch is done. Then nobody has to wait for it."""
         return self._side is not None and self._side.tells
 
     @property
@@ -94,7 +94,7 @@ class EncodeStep:
             yield from self._begin(work)
 
     def finish(self) -> None:
-        """Wait for the batch that is under way, if one is, send its tokens on, and note that there is none."""
+        """Wait for a batch under way, send its tokens on, and note its end."""
         under_way, self._under_way = self._under_way, None
         tokens, start = (under_way.tokens, under_way.started) if under_way else (0, 0.0)
         try:

@@ -1,4 +1,4 @@
-"""Answers whose prompt was prefilled in another memory, and whose pages decode needs in its own."""
+"""Read answers whose prompt was prefilled in another memory. Decode needs their pages in its own."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ Table = dict[int, int]  # the number of a page there, and here
 
 @dataclass(slots=True)
 class _Foreign:
-    """What is offered, and where it is read to."""
+    """Pair what is offered with where it is read to."""
 
     message: Answers
     transfer: int | None = None
@@ -32,7 +32,7 @@ class _Foreign:
 
 
 class ForeignAnswers:
-    """Takes pages for all that a prompt's answers hold, or none, and reads them."""
+    """Take pages for all that a prompt's answers hold, or none, and read them."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class ForeignAnswers:
         arrived: Callable[[Generation], None],
         lost: Callable[[int], None],
     ) -> None:
-        """Tell of each answer that has `arrived`, and of requests (uid) all of whose answers were `lost`."""
+        """Tell of each answer that has `arrived`, and of requests (uid) that `lost` all answers."""
         self._kv = kv
         self._visual = visual
         self._instance = instance

@@ -1,4 +1,4 @@
-"""Prompts that are prefilled in another memory: their full KV pages are read before their answers come."""
+"""Read full KV pages of prompts that another memory prefills, before their answers come."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ Page = tuple[int, int]  # the number of a page there, and the epoch in which it 
 
 @dataclass(slots=True)
 class EarlyPages:
-    """What is offered of a prompt, where it is read to, and what of that is here."""
+    """Track what is offered of a prompt, where it is read to, and its arrival."""
 
     address: str
     offered: list[Page] = field(default_factory=list)
@@ -26,7 +26,7 @@ class EarlyPages:
 
 
 class ForeignPrompts:
-    """Reads pages early. Nobody waits for them, so that they can be given back at any time."""
+    """Read pages early. Nobody waits for them, so that they can be given back at any time."""
 
     def __init__(self, kv: KVCache, instance: int, reads: Reads, lost: Callable[[int], None]) -> None:
         """Tell of requests (uid) whose pages were `lost`: nothing is held of them any more."""
@@ -70,9 +70,10 @@ class ForeignPrompts:
         return True
 
     def take(self, uid: int, pages: Pages) -> tuple[dict[int, int], set[int]]:
-        """Hand over what was read of these pages: numbers here by those there, and which of them have been read.
+        """Hand over what was read of these pages: numbers here by those there.
 
-        What was to be read is not waited for: its pages are read again. Whatever else is held is given back.
+        It tells which of them have been read, too. Reads under way are not waited for: their pages are read again. All
+        else is given back.
         """
         early = self._early.pop(uid, None)
         if early is None:

@@ -1,4 +1,4 @@
-"""Units that were encoded in another memory, whose visual tokens prefill needs in its own."""
+"""Read units that were encoded in another memory. Prefill needs their visual tokens in its own."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ Taken = Literal["taken", "full", "stale"]  # pages; "stale": what was to be reca
 
 @dataclass(slots=True)
 class _Foreign:
-    """What is offered of a prompt, the pages that were taken for what has not come, and the transfers under way."""
+    """Track a prompt's offers, pages for what is missing, and transfers under way."""
 
     offers: dict[int, PageOffer] = field(default_factory=dict)  # by unit
     room: dict[int, list[int]] | None = None
@@ -30,7 +30,7 @@ class _Foreign:
 
 
 class ForeignUnits:
-    """Takes pages for all visual tokens of a prompt, or none, and reads them as they are offered."""
+    """Take pages for all visual tokens of a prompt, or none. They are read as they are offered."""
 
     def __init__(
         self,
@@ -43,9 +43,9 @@ class ForeignUnits:
         arrived: Callable[[Embeddings], None],
         lost: Callable[[int, str], None],
     ) -> None:
-        """Tell of each unit that has `arrived`, and of prompts (uid) whose units were `lost`, and why.
+        """Tell of each unit that has `arrived`, and of prompts (uid) that `lost` units.
 
-        What has arrived is kept in the cache, which the `log` tells.
+        The reason for a loss is told, too. Units that arrived are kept in the cache, which the `log` tells.
         """
         self._visual = visual
         self._instance = instance
@@ -78,7 +78,7 @@ class ForeignUnits:
         return "taken"
 
     def drop(self, uid: int) -> None:
-        """Forget a prompt, if it is here, and give back the pages for what has not come of it."""
+        """Forget a prompt, if it is here, and give back pages for what is missing."""
         if foreign := self._foreign.pop(uid, None):
             for transfer in foreign.reading:
                 self._reads.close(transfer)

@@ -1,4 +1,4 @@
-"""The part of a step that runs the language model: prompt chunks and decode tokens in one forward pass."""
+"""Run the language model as a part of a step: prompt chunks and decode tokens in one forward pass."""
 
 import time
 
@@ -20,7 +20,7 @@ from unifiedserve.worker.port import Port
 
 
 class ForwardStep:
-    """Runs the chunks and sequences of a plan, and sends what they give to decode and to the engine."""
+    """Run the chunks and sequences of a plan. The results go to decode and to the engine."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class ForwardStep:
             self._collect()
 
     def _run_ahead(self, plan: Plan) -> None:
-        """Launch a step of decode, and see to what the one before has given meanwhile."""
+        """Launch a step of decode, and handle the results of the one before meanwhile."""
         self._decode.prepare()  # here, all tokens that came with the last step have been sent
         if self._decode.must_wait(plan.decode):
             self.settle()

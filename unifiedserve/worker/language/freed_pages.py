@@ -1,11 +1,11 @@
-"""Who may be waiting for pages that come free."""
+"""Tell those that may wait for pages when some come free."""
 
 from unifiedserve.placement import Stage
 from unifiedserve.worker.outbox import Outbox
 
 
 class FreedPages:
-    """Tells who takes pages of a memory that there are more: vision patch and visual, prefill KV pages.
+    """Tell hosts that take pages of a memory that there are more: vision patch and visual, prefill KV pages.
 
     With `keeps_visual` answers hold visual pages, too. Where pages travel, those take some that read them.
     """
@@ -21,7 +21,7 @@ class FreedPages:
         self._tell(Stage.VISION)
 
     def by_prefill(self) -> None:
-        """Tell vision, and who reads visual tokens: some were prefilled."""
+        """Tell vision, and the readers of visual tokens: some were prefilled."""
         self._tell(Stage.VISION)
         self._tell_readers(Stage.PREFILL)
 

@@ -1,4 +1,4 @@
-"""From a prompt to its answers: what they share of its pages, and what each gets of its own."""
+"""Split a prompt's pages among its answers: what they share, and what each gets of its own."""
 
 from unifiedserve.memory.content_keys import ROOT_KEY
 from unifiedserve.memory.kv_cache import KVCache

@@ -1,4 +1,4 @@
-"""Who decodes in place of an instance that is about to leave: pages stay, only messages travel."""
+"""Find hosts that decode in place of one about to leave: pages stay, only messages travel."""
 
 from itertools import cycle
 
@@ -13,7 +13,7 @@ from unifiedserve.worker.outbox import Outbox
 
 
 class Heirs:
-    """Shares out what an instance was to decode among other hosts of its memory, request by request."""
+    """Share out what an instance was to decode among other hosts of its memory. It goes request by request."""
 
     def __init__(self, message: HandOver, sender: Sender, outbox: Outbox) -> None:
         self._leaving = message.instance
@@ -22,7 +22,7 @@ class Heirs:
         self._outbox = outbox
 
     def reroute(self, prompt: StagedPrompt) -> None:
-        """Have the answers of a prompt go to another host when it is prefilled, if that is to be here.
+        """Send the answers of a prompt to another host when it is prefilled. This holds if they were to stay here.
 
         Where the one that leaves reads pages of it already, that hands the answers over itself.
         """

@@ -1,11 +1,11 @@
-"""The pages that something holds."""
+"""Count the pages that something holds."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 
 class Held(NamedTuple):
-    """Pages of the KV cache and of the visual buffer, each as often as there is a reference to give back."""
+    """Count pages of the KV cache and visual buffer. Each counts once per reference to give back."""
 
     kv: Sequence[int] = ()
     visual: Sequence[int] = ()

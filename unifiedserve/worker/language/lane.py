@@ -1,4 +1,4 @@
-"""The language lane: encode, prefill and decode, mixed by one policy.
+"""Run the language lane: encode, prefill and decode, mixed by one policy.
 
 An instance that does not host a stage is never sent work for it, and plans none.
 """
@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 
 
 class LanguageLane:
-    """One step is: run prompt chunks and decode tokens in one forward pass, then encode a batch of units.
+    """Take steps: run prompt chunks and decode tokens in one forward pass, then encode a batch of units.
 
     With a `side` queue the batch is encoded beside this and the following steps.
     """
@@ -339,7 +339,7 @@ class LanguageLane:
 
     @contextmanager
     def _guard(self, uids: Iterable[int]) -> Iterator[None]:
-        """Let a defect in a step end the requests in its batch, never the worker, unless its ranks are out of step."""
+        """Let a defect in a step end its batch's requests, never the worker. Ranks out of step end that, too."""
         try:
             yield
         except OutOfStepError:

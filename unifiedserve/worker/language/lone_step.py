@@ -1,4 +1,4 @@
-"""How long a decode step takes when it has the machine to itself: the yardstick for the target between tokens."""
+"""Time a decode step that has the machine to itself: the yardstick for the target between tokens."""
 
 import time
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _SECONDS = 2.0
 
 
 def measure_lone_step(model: LanguageModel, decode: DecodeStage) -> float:
-    """Return the seconds of the quickest of a few steps of one short sequence, before there are any requests."""
+    """Return the seconds of the quickest of a few steps of one short sequence. There are no requests yet."""
     pages = model.kv.pool.allocate(model.kv.pages_for(1), 0)
     if pages is None:
         raise RuntimeError("the KV cache is in use before there are any requests")

@@ -1,4 +1,4 @@
-"""The language model on a ragged batch: prompt chunks and decode tokens in one forward pass."""
+"""Run the language model on a ragged batch: prompt chunks and decode tokens in one forward pass."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from unifiedserve.models.base import LanguageAdapter
 
 @dataclass(slots=True)
 class Rows:
-    """New tokens of one sequence: context [start, start + n) of it, whose KV goes to `pages`.
+    """Describe new tokens of one sequence: context [start, start + n) of it, whose KV goes to `pages`.
 
     Only `visual` is on the device.
     """
@@ -30,7 +30,7 @@ class Rows:
 
 
 class LanguageModel:
-    """Runs `Rows` of many sequences through the model and the shared KV cache."""
+    """Run `Rows` of many sequences through the model and the shared KV cache."""
 
     def __init__(self, adapter: LanguageAdapter, kv: KVCache) -> None:
         self.adapter = adapter
@@ -46,7 +46,10 @@ class LanguageModel:
 
     @torch.inference_mode()
     def next_logits(self, batch: list[Rows], hidden: list[Tensor]) -> Tensor:
-        """Return the logits float32 [k, vocab] that are wanted of each, one after another, until the next call."""
+        """Return the logits float32 [k, vocab] that are wanted of each, one after another.
+
+        They hold until the next call.
+        """
         last = [states[-rows.logits :] for rows, states in zip(batch, hidden, strict=True) if rows.logits]
         return self.adapter.logits(torch.cat(last)) if last else torch.empty(0, 0)
 

@@ -1,4 +1,4 @@
-"""The pages of patches that vision has given an instance to encode."""
+"""Read the pages of patches that vision has given an instance to encode."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from unifiedserve.memory.status import Status
 
 
 class PatchPages:
-    """Reads them, and tells when they are done, by which vision chooses who is given the next ones."""
+    """Read them, and tell when they are done. Vision chooses the receiver of the next ones by that."""
 
     def __init__(self, buffer: RowBuffer, status: Status, instance: str) -> None:
         self._buffer = buffer
@@ -17,12 +17,12 @@ class PatchPages:
         self._instance = instance
 
     def read(self, units: Sequence[tuple[Sequence[int], int]]) -> Tensor:
-        """Return a copy of the patches of units, each so many in its pages, one after the other: [n, width]."""
+        """Return a copy of the patches of units, one after the other: [n, width]. Each has so many in its pages."""
         pages: list[PageRows] = [part for numbers, rows in units for part in self._buffer.spread(numbers, rows)]
         return self._buffer.get(pages, 0, sum(rows for _, rows in pages))
 
     def hand_back(self, pages: Sequence[int]) -> None:
-        """Note that these patches are encoded, whose pages go to further ones of the same request."""
+        """Note that these patches are encoded. Their pages go to further ones of the same request."""
         self._status.encoded(self._instance, len(pages))
 
     def release(self, pages: Sequence[int]) -> None:

@@ -20,7 +20,7 @@ from unifiedserve.worker.language.staged_prompt import StagedPrompt
 
 
 class Finished(NamedTuple):
-    """What a step of prefill gave: first tokens, answers for decode, and the prompts without any that are through.
+    """Report a step of prefill: first tokens, answers for decode, and prompts without any that are through.
 
     Pages of windows go back to those who give them to further units: by the name of the host.
     """
@@ -32,7 +32,7 @@ class Finished(NamedTuple):
 
 
 class PrefillStage:
-    """Takes the table's prompts through the language model."""
+    """Take the table's prompts through the language model."""
 
     def __init__(
         self, model: LanguageModel, visual: RowBuffer, instance: int, sampler: Sampler, prompts: PromptTable
@@ -56,7 +56,7 @@ class PrefillStage:
             self._visual.release(message.pages)
 
     def recall(self, prompt: StagedPrompt) -> list[int] | None:
-        """Take the visual tokens of a prompt whose media are all in the cache, and return the units that came so.
+        """Take a prompt's visual tokens from the cache, which has all its media. Returns the units that came so.
 
         None: some are gone; the prompt has to leave.
         """
@@ -67,8 +67,9 @@ class PrefillStage:
         return list(prompt.request.reuse.units)
 
     def renew(self, prompt: StagedPrompt) -> Renewed | None:
-        """See what is left of the prefix that a waiting request may reuse; None if that is not enough to go on without
-        the media that were not decoded. The request then needs new pages for the rest only.
+        """See what is left of the prefix that a waiting request may reuse.
+
+        None if that is not enough to go on without the media that were not decoded.
         """
         left, in_use = self._kv.pool.renew(*prompt.prefix)
         prompt.prefix, prompt.prefilled = prompt.prefix.first(left), left * self._kv.page_size

@@ -1,4 +1,4 @@
-"""Drafts by prompt look-up: a text that has come to where it was before may go on as it did then.
+"""Draft by prompt look-up: a text that has come to where it was before may go on as it did then.
 
 So it does in answers that quote, edit or sum up their prompts, and in lists and tables (Saxena: Prompt Lookup Decoding,
 2023, github.com/apoorvumang/prompt-lookup-decoding). It takes no second model.
@@ -12,7 +12,7 @@ LONGEST, SHORTEST = 3, 2
 
 
 def look_up(tokens: NDArray[np.intc], most: int) -> list[int]:
-    """Return the `most` tokens that followed the latest earlier place that ends like tokens [n], n > 0; [] without one.
+    """Return the `most` tokens after the latest earlier place that ends like tokens [n]. n > 0; [] without one.
 
     What followed may reach to the end of all tokens: it goes on from its own start then, as a text with a period does.
     """

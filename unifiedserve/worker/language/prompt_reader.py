@@ -1,4 +1,4 @@
-"""What is asked about prompts themselves, read off their hidden states: log probabilities, and one pooled vector."""
+"""Read what is asked about prompts off their hidden states: log probabilities, and one pooled vector."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ _ROWS = 64  # logits of a whole chunk, or what is said of them in one message, m
 
 
 class PromptReader:
-    """Reads the chunks of each prompt in their order."""
+    """Read the chunks of each prompt in their order."""
 
     def __init__(self, adapter: LanguageAdapter) -> None:
         self._adapter = adapter
@@ -40,7 +40,10 @@ class PromptReader:
             yield PromptLogprobs(request.ticket.uid, start + 1 + first, _scored(logits, token_ids, count))
 
     def _pool(self, before: Tensor | None, start: int, hidden: Tensor) -> Tensor:
-        """Return the vector float32 [hidden] of a prompt up to these states, from that of the `start` states before."""
+        """Return the vector float32 [hidden] of a prompt up to these states.
+
+        It continues that of the `start` states before.
+        """
         assert self._adapter.pooling is not None, "admission lets such requests in only where there is one"
         match self._adapter.pooling.mode:
             case "lasttoken":

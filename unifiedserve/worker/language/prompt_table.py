@@ -1,4 +1,4 @@
-"""The prompts in a worker: one record each, from arrival until no stage hosted here has work for it."""
+"""Keep the prompts in a worker: one record each, from arrival until no stage hosted here has work for it."""
 
 from collections.abc import Collection, Iterable, Iterator
 
@@ -17,7 +17,7 @@ from unifiedserve.worker.language.visual_pages import VisualPages
 
 
 class PromptTable:
-    """Owns the prompts of the instance of this name, and releases the pages that they hold when they leave."""
+    """Own the prompts of the instance of this name. It releases their pages when they leave."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class PromptTable:
         return self._prompts.get(uid)
 
     def held(self) -> list[Held]:
-        """Return what the prompts hold of the KV cache and, as tokens, of the visual buffer."""
+        """Return the KV pages and the visual tokens that the prompts hold. Visual tokens are of the visual buffer."""
         return [Held(prompt.kv, prompt.visual.numbers) for prompt in self]
 
     def receive(self, request: PrefillRequest) -> StagedPrompt:
@@ -108,7 +108,7 @@ class PromptTable:
         return sum(self._visual.pages_for(unit.tokens) for unit in units if not unit.encoded)
 
     def _kv_pages(self, request: PrefillRequest) -> int:
-        """Return how many pages the prompt needs with the pages of which each further answer needs its own."""
+        """Return the prompt's pages with those that each further answer needs of its own."""
         tokens = len(request.token_ids)
         changing = self._kv.pages_for(tokens % self._kv.page_size)
         return self._kv.pages_for(tokens) + changing * (len(request.indices) - 1)

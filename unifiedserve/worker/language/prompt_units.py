@@ -1,4 +1,4 @@
-"""The encode units of a prompt: what they are parts of, and where their visual rows go."""
+"""Locate the encode units of a prompt: what they are parts of, and where their visual rows go."""
 
 from collections.abc import Collection
 from itertools import accumulate
@@ -10,7 +10,7 @@ from unifiedserve.scheduling.turn import UnitShape
 
 
 class PromptUnits(NamedTuple):
-    """The units of all media of a prompt, in its order."""
+    """List the units of all media of a prompt, in its order."""
 
     parts: list[tuple[MediaPlan, int]]  # each unit's medium, and which of its units it is
     rows: list[int]  # first visual row of each unit, and their total
@@ -30,7 +30,7 @@ class PromptUnits(NamedTuple):
         return range(self.rows[unit], self.rows[unit + 1])
 
     def covered(self, reuse: Reuse) -> int:
-        """Return the end of the prompt prefix that must be reused, because its media are not decoded."""
+        """Return the end of the prefix that must be reused. Its media are not decoded."""
         return self.positions[self.rows[reuse.covered] - 1] + 1 if reuse.covered else 0
 
     def shapes(self, reuse: Reuse) -> list[UnitShape]:

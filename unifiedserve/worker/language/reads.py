@@ -1,4 +1,4 @@
-"""The transfers of pages from other memories that are under way."""
+"""Track the transfers of pages from other memories that are under way."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -19,10 +19,10 @@ class _Read(NamedTuple):
 
 
 class Reads:
-    """Begins transfers, and says when they have ended."""
+    """Begin transfers, and say when they have ended."""
 
     def __init__(self, carrier: Carrier | None, reporter: Reporter) -> None:
-        """Without a carrier nothing may be read: nobody has another memory."""
+        """Read nothing without a carrier: nobody has another memory."""
         self._carrier = carrier
         self._reporter = reporter
         self._under_way: dict[int, _Read] = {}

@@ -1,4 +1,4 @@
-"""What other memories offer to an instance: read when its turn says so, and then as if it had been sent within one."""
+"""Read what other memories offer when the turn says so. Then it is treated as sent within one."""
 
 from collections.abc import Callable, Iterable
 
@@ -16,7 +16,7 @@ from unifiedserve.worker.port import Port
 
 
 class Receiver:
-    """Owns what is offered to the language stages, and the reading of it."""
+    """Own what is offered to the language stages, and the reading of it."""
 
     def __init__(
         self,
@@ -43,12 +43,12 @@ class Receiver:
         self._note(UnitOffered(message.uid, message.unit))
 
     def offer_answers(self, message: Answers) -> None:
-        """Take in where the pages of a prompt's answers can be read, but for what was read early."""
+        """Take in where a prompt's answers can be read. Pages that were read early are left out."""
         taken, read = self._prompts.take(message.uid, message.offer.kv)
         self._note(AnswersOffered(self._answers.offer(message, taken, read)))
 
     def offer_full_pages(self, message: FilledPages) -> None:
-        """Take in where full pages of a prompt can be read, or that no answers come of it."""
+        """Take in where full pages of a prompt are, or that no answers come."""
         uid, count = message.ticket.uid, len(message.offer.kv.numbers)
         if count:
             self._prompts.offer(message)
@@ -58,7 +58,10 @@ class Receiver:
             self._lost(uid)
 
     def pull(self, pulls: Iterable[Pull]) -> None:
-        """Begin to read what is planned, but for what another instance has just taken the pages: it is planned anew."""
+        """Begin to read what is planned.
+
+        Pages that another instance has just taken are left out: the read is planned again.
+        """
         for uid, units, early in pulls:
             if early:
                 if self._prompts.begin(uid, early):

@@ -1,6 +1,6 @@
-"""The largest step that a worker may have to do, done before there are any requests: what memory it takes, and time.
+"""Do a worker's largest step before there are requests, to measure memory and time.
 
-What it reads is whatever lies in the KV cache, and what comes out is thrown away.
+It reads whatever lies in the KV cache, and its results are thrown away.
 """
 
 import math
@@ -57,9 +57,9 @@ def rehearse(model: LanguageModel, hosted: Collection[Stage], budget: Budget, re
 def step_seconds(
     model: LanguageModel, hosted: Collection[Stage], medium: MediaPlan | None, row_bytes: int
 ) -> StepSeconds:
-    """Return what takes steps of a size: a pass over prompt tokens, and a batch of media like this, if there is one.
+    """Return functions that time steps: a pass over prompt tokens, and a batch of media.
 
-    What is not hosted takes no time.
+    The media are like this one, if there is one. Stages that are not hosted take no time.
     """
     longest: int = model.adapter.config.get_text_config().max_position_embeddings
 
@@ -113,7 +113,7 @@ def _run(model: LanguageModel, budget: Budget, decodes: int) -> None:
 
 
 def _rows(model: LanguageModel, start: int, count: int) -> Rows:
-    """Return new tokens of a sequence all of whose pages are the first one, or the first ones with a state."""
+    """Return new tokens of a sequence all of whose pages are the first. With a state they are the first ones."""
     return _chunk(model, start, count, [0] * model.kv.pages_for(start + count))
 
 

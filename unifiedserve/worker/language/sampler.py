@@ -1,4 +1,4 @@
-"""The next token of each sequence: grammars, sampling, and the ends of answers."""
+"""Choose the next token of each sequence: grammars, sampling, and the ends of answers."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -15,16 +15,16 @@ Key = tuple[int, int]
 
 
 class Drawing(NamedTuple):
-    """Tokens on their way, and why the grammars of some rows failed."""
+    """Follow tokens on their way, and why the grammars of some rows failed."""
 
     draw: Draw
     errors: dict[int, str]
 
 
 class Sampler:
-    """Samples tokens, within the grammar of those sequences that have one.
+    """Sample tokens, within the grammar of those sequences that have one.
 
-    A matcher is but a cache of what follows from the grammar and the tokens: one that is missing is made again.
+    A matcher only caches what follows from the grammar and the tokens: a missing one is made again.
     """
 
     def __init__(self, grammars: Grammars, eos_token_ids: tuple[int, ...]) -> None:
@@ -35,7 +35,7 @@ class Sampler:
     def next_tokens(
         self, sequences: list[Sequence], logits: Tensor, drafts: list[list[int]] | None = None
     ) -> list[Token]:
-        """Sample from float32 logits [B, vocab] and append tokens, each with what it means for the answer.
+        """Sample from float32 logits [B, vocab] and append tokens. Each comes with what it means for the answer.
 
         Without `drafts` there is a row and a token for each sequence. With them there is a further row behind each
         drafted token. A token is sampled in every row, and those up to the first that is not the drafted one are
@@ -73,7 +73,7 @@ class Sampler:
         *,
         keep: bool = False,
     ) -> Drawing:
-        """Begin to draw each sequence's generated token of that number, the next one if its parameters `follow`.
+        """Begin to draw each sequence's generated token of that number. It is the next one if its parameters `follow`.
 
         Histories are the sequences' own unless others are given.
         """
@@ -93,7 +93,7 @@ class Sampler:
     def _accept(
         self, sequence: Sequence, draft: list[int], sampled: list[SampledToken], error: str | None
     ) -> Iterator[Token]:
-        """Append what was sampled, up to where the answer ends or goes on otherwise than in the draft."""
+        """Append samples up to where the answer ends or leaves the draft."""
         for number, own in enumerate(sampled):
             token = self.append(sequence, own, error)
             yield token

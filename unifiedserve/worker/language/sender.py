@@ -1,4 +1,4 @@
-"""What an instance has computed, on its way to who goes on with it: in the same memory, or in another one."""
+"""Send an instance's results to the next host, in the same memory or another."""
 
 from collections.abc import Container, Sequence
 from itertools import groupby
@@ -15,7 +15,7 @@ from unifiedserve.worker.outbox import Outbox
 
 
 class Sender:
-    """Sends page numbers within a memory. To another one it sends an offer, and holds the pages until they are read."""
+    """Send page numbers within a memory. To another one it sends an offer, and holds the pages until they are read."""
 
     def __init__(
         self, name: str, kv: KVCache, visual: RowBuffer, outbox: Outbox, elsewhere: Container[str], address: str
@@ -39,10 +39,10 @@ class Sender:
         self._outbox.send(host, unit)
 
     def send_full_pages(self, prompt: StagedPrompt) -> None:
-        """Offer what has become full of a prompt's KV pages to who will decode its answers, in another memory.
+        """Offer a prompt's full KV pages to the host that will decode, in another memory.
 
-        Only when all of its visual tokens are here: then it waits for nobody any more, and whoever holds pages for it
-        does not wait for long.
+        It does so only when all visual tokens of the prompt are here: then the prompt waits for nobody any more, and a
+        host that holds pages for it does not wait for long.
         """
         if prompt.ticket.route.decode not in self._elsewhere or not (prompt.wants_tokens and prompt.all_encoded):
             return
@@ -82,7 +82,7 @@ class Sender:
         self._release(message.uid, message.unit)
 
     def drop(self, uid: int) -> None:
-        """Give back all that is held of a request: whoever reads it now finds that its pages were taken anew."""
+        """Give back all that is held of a request. A reader finds now that its pages were taken again."""
         self._early.pop(uid, None)
         for key in [key for key in self._lent if key[0] == uid]:
             self._release(*key)

@@ -1,4 +1,4 @@
-"""A sequence: an answer as the worker holds it that generates its tokens."""
+"""Hold a sequence: an answer in the worker that generates its tokens."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from unifiedserve.worker.language.held import Held
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Sequence:
-    """Its tokens so far and the pages that it holds, which are those of its `Generation` and grow."""
+    """Hold its tokens so far and its pages. These are those of its `Generation` and grow."""
 
     ticket: Ticket
     index: int

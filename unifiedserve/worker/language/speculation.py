@@ -1,4 +1,4 @@
-"""Speculative decoding: what is tried out behind the next tokens of running sequences."""
+"""Decode speculatively: try out what may follow the next tokens of running sequences."""
 
 from array import array
 from collections.abc import Collection
@@ -15,17 +15,17 @@ from unifiedserve.worker.language.sequence import Sequence
 
 @dataclass(slots=True)
 class _Text:
-    """A sequence's tokens as they can be searched, and how its drafts fared."""
+    """Hold a sequence's tokens so that they can be searched, and how its drafts fared."""
 
     tokens: "array[int]" = field(default_factory=lambda: array("i"))
     acceptance: Acceptance = field(default_factory=Acceptance)
 
 
 class Speculation:
-    """Drafts tokens of running sequences. What it knows of them but makes drafts better: it may be forgotten."""
+    """Draft tokens of running sequences. Its knowledge of them only makes drafts better: it may be forgotten."""
 
     def __init__(self, most: int = 0, never: Collection[int] = (), cost: float = 0.05) -> None:
-        """Draft up to `most` tokens a step, for one sequence or for several together, and none that is in `never`.
+        """Draft up to `most` tokens a step, for one or several sequences. None is in `never`.
 
         A row more costs that share of a step.
         """
@@ -35,9 +35,9 @@ class Speculation:
         self._texts: dict[Key, _Text] = {}
 
     def draft(self, sequences: list[Sequence]) -> list[list[int]]:
-        """Return what may follow each sequence, in a step of 1 + `most` rows; many sequences leave no room for it.
+        """Return what may follow each sequence, in a step of 1 + `most` rows.
 
-        What one does not use of its share goes to those behind it.
+        Many sequences leave no room for it. Unused parts of one's share go to those behind it.
         """
         room = 1 + self._most - len(sequences)
         drafts: list[list[int]] = []

@@ -1,4 +1,4 @@
-"""A request between its arrival and its first token, in a worker that encodes or prefills it."""
+"""Follow a request from arrival to first token, where it is encoded or prefilled."""
 
 import time
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from unifiedserve.worker.language.visual_pages import VisualPages
 
 @dataclass(slots=True, eq=False)
 class StagedPrompt:
-    """The request, how far it has come, and all that it holds here; `shape` is what the scheduler sees of it."""
+    """Hold a request, its progress, and all that it has here. `shape` is what the scheduler sees of it."""
 
     request: PrefillRequest
     shape: Shape
@@ -71,7 +71,7 @@ class StagedPrompt:
 
     @property
     def all_cached(self) -> bool:
-        """Tell whether nothing of its media has to be decoded, as their visual tokens are in the cache."""
+        """Tell whether the cache has all visual tokens. Then no medium has to be decoded."""
         return all(unit.encoded or unit.cached for unit in self.shape.units)
 
     @property
@@ -81,7 +81,7 @@ class StagedPrompt:
 
     @property
     def covered(self) -> int:
-        """Return the end of the prompt prefix that must be reused, because its media are not decoded."""
+        """Return the end of the prefix that must be reused. Its media are not decoded."""
         return self.units.covered(self.request.reuse)
 
     def wait(self, stage: Stage) -> None:
@@ -98,7 +98,7 @@ class StagedPrompt:
         self.visual.add(pages, self.units.rows_of(unit))
 
     def take_read(self) -> Iterator[tuple[int, list[int]]]:
-        """Yield the units with pages of a window that nobody needs any more, and these, which are the caller's."""
+        """Yield the units with window pages that nobody needs any more, and these. They are the caller's then."""
         needed = self.inputs.rows_needed(self.prefilled)
         for unit in list(self.lent):
             rows = self.units.rows_of(unit)

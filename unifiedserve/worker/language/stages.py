@@ -1,4 +1,4 @@
-"""The language stages of one worker, over its model, its table of prompts and the buffers."""
+"""Build the language stages of one worker, over its model, table of prompts and buffers."""
 
 from collections.abc import Collection
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""What the language model is given of a prompt's tokens besides their ids."""
+"""Prepare the language model's inputs for a prompt besides token ids."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from unifiedserve.models.scopes import Scope, rows_from
 
 @dataclass(frozen=True, slots=True)
 class TokenInputs:
-    """The inputs of the n tokens of a prompt, with those that were generated before a preemption."""
+    """Give the inputs of a prompt's n tokens. Those generated before a preemption are among them."""
 
     positions: Tensor  # int64 [P, n]
     position_offset: int  # from a generated token's place to its position

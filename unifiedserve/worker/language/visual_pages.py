@@ -1,4 +1,4 @@
-"""The pages of the visual buffer that hold a request's visual tokens."""
+"""Hold the pages of the visual buffer with a request's visual tokens."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from unifiedserve.messages.pages import PageSlice
 
 
 class _Page(NamedTuple):
-    """A page with rows [first, last) of the request."""
+    """Describe a page with rows [first, last) of the request."""
 
     first: int
     last: int
@@ -22,7 +22,7 @@ class _Page(NamedTuple):
 
 
 class VisualPages:
-    """The visual rows of one request, counted over all of its units, as far as they have come; owns their pages."""
+    """Own the visual rows of one request, as far as they have come. They are counted over all of its units."""
 
     def __init__(self, buffer: RowBuffer) -> None:
         self._buffer = buffer

@@ -1,1 +1,1 @@
-"""The vision stage: media to patches."""
+"""Run the vision stage: media to patches."""

@@ -1,4 +1,4 @@
-"""What decoding of images and videos has cost."""
+"""Learn the costs of decoding images and videos."""
 
 import threading
 
@@ -8,7 +8,7 @@ from unifiedserve.scheduling import Costs, blend
 
 
 class DecodingCosts:
-    """The present `costs`, learned from what has been decoded. Safe to use from several threads."""
+    """Learn the present `costs` from what has been decoded. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self.costs = Costs()

@@ -1,4 +1,4 @@
-"""Videos by FlashCodec: what it works on for which request, and what it gives back."""
+"""Decode videos by FlashCodec: what it works on for which request, and what it gives back."""
 
 import logging
 import math
@@ -21,7 +21,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Video:
-    """A video at work: the seconds that the cost model tells, and from when to when (monotonic) it was worked on."""
+    """Track a video at work.
+
+    It has the seconds of the cost model, and from when to when (monotonic) it was worked on.
+    """
 
     medium: Medium
     told: float = 0.0
@@ -31,7 +34,7 @@ class _Video:
 
 
 class FlashCodecVideos:
-    """All videos that FlashCodec's engines work on; a thread hands on what they decode."""
+    """Run all videos that FlashCodec's engines work on. A thread hands on what they decode."""
 
     def __init__(self, options: DecoderOptions, take: Take, learned: DecodingCosts) -> None:
         self._take = take
@@ -50,7 +53,7 @@ class FlashCodecVideos:
         return self._codec.num_engines
 
     def begin(self, medium: Medium, source: MediaSource, running: RunningVideos) -> None:
-        """Analyse a video and hand it to the engines, unless its request is cancelled by then.
+        """Analyse a video and hand it to the engines. A request cancelled by then is left out.
 
         Raises as `flashcodec.analyse_bitstream` and `FlashCodec.add_decoding_request`.
         """
@@ -96,7 +99,7 @@ class FlashCodecVideos:
         self._collector.join()
 
     def _collect_or_die(self) -> None:
-        """Without its collector the stage would hang: better that the supervisor replaces the worker."""
+        """Collect, or end the worker. Without its collector the stage would hang; the supervisor replaces a worker."""
         try:
             while not self._closing.is_set():
                 self._collect()
@@ -125,7 +128,7 @@ class FlashCodecVideos:
 
 
 def _codec_for(options: DecoderOptions) -> flashcodec.FlashCodec:
-    """Return what decodes into the memory of devices, or into the host's if FlashCodec cannot use them.
+    """Return a codec into devices' memory, or into the host's if FlashCodec cannot.
 
     Raises ConfigError if only a GPU may decode, and cannot.
     """

@@ -1,4 +1,4 @@
-"""The vision lane: lets requests in to the decoder engines, and passes finished patches on to who encodes them."""
+"""Run the vision lane: admit requests to the decoder engines, and pass finished patches on to encoders."""
 
 import logging
 import time
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 class VisionLane:
-    """Never blocks on decoding: the stage's threads wake the worker when something is finished."""
+    """Run the lane without blocking on decoding: the stage's threads wake the worker when something is finished."""
 
     def __init__(self, stage: VisionStage, turn: VisionTurn, port: Port) -> None:
         self._stage = stage

@@ -1,4 +1,4 @@
-"""Media to patches: videos on their decoder's engines, images in processes of their own."""
+"""Turn media into patches: videos on their decoder's engines, images in processes of their own."""
 
 import logging
 import os
@@ -38,7 +38,7 @@ _IMAGES = 2  # times the engines of videos: so many images at once, that slow on
 
 
 class MediaReader:
-    """Reads the media of many requests at once; its threads hand whatever finishes to `on_output`."""
+    """Read the media of many requests at once. Its threads hand whatever finishes to `on_output`."""
 
     def __init__(
         self, options: DecoderOptions, device: Device, reading: Reading, on_output: Callable[[Output], None]

@@ -1,4 +1,4 @@
-"""An image or a video on its way to patches."""
+"""Follow an image or a video on its way to patches."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from unifiedserve.messages.wire import MediaSource
 
 @dataclass(slots=True)
 class Output:
-    """Decoded units of a request, or why there are none; times are monotonic seconds."""
+    """Report decoded units of a request, or why there are none. Times are monotonic seconds."""
 
     uid: int
     started: float
@@ -29,7 +29,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Medium:
-    """An image or a video that is being decoded: the units in `wanted`, in `groups` of frames."""
+    """Decode an image or a video: the units in `wanted`, in `groups` of frames."""
 
     uid: int
     name: str
@@ -46,7 +46,7 @@ class Medium:
         return cls(uid, source.name, source.param, source.plan, source.first_unit, set(source.wanted), groups)
 
     def output(self, group: int, patches: Tensor, began: float, ended: float) -> Output:
-        """Return the units that are wanted of a group of frames, or of an image, whose patches these are."""
+        """Return the wanted units of a group of frames or an image. These are its patches."""
         count = self.plan.units_per_group
         wanted = [unit for unit in range(count) if group * count + unit in self.wanted]
         rows = patches.reshape(count, -1)

@@ -1,5 +1,6 @@
-"""Videos by another decoder than FlashCodec, one thread and one decoder each: to compare with, and for files that
-FlashCodec fails on.
+"""Decode videos by another decoder than FlashCodec, one thread and one decoder each.
+
+It serves to compare with, and for files that FlashCodec fails on.
 """
 
 import time
@@ -22,14 +23,14 @@ _GROUPS = 4  # that are decoded in one call
 
 
 class OtherDecoder(NamedTuple):
-    """A package that decodes: `open` returns what reads a source's frames, or raises whatever it does."""
+    """Describe a package that decodes: `open` returns a reader of a source's frames, or raises whatever it does."""
 
     name: str
     open: Callable[[MediaSource], Read]
 
 
 class OtherVideos:
-    """Frames are those that FlashCodec would give; the lowest priority goes first, then turns, then who came first."""
+    """Give the frames that FlashCodec would give. The lowest priority goes first, then turns, then arrival."""
 
     def __init__(self, decoder: OtherDecoder, threads: int, take: Take) -> None:
         self._decoder = decoder

@@ -1,4 +1,4 @@
-"""Frames by PyNvVideoCodec, on a GPU's NVDEC."""
+"""Read frames by PyNvVideoCodec, on a GPU's NVDEC."""
 
 from importlib import import_module
 from pathlib import Path

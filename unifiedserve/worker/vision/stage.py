@@ -1,4 +1,4 @@
-"""Vision: media bytes to patches, through FlashCodec, into the patch buffer of whoever encodes them."""
+"""Turn media bytes into patches, through FlashCodec, in the patch buffer of their encoder."""
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -27,14 +27,14 @@ _BACKGROUNDS: dict[ImageBackground, Background] = {"white": WHITE, "black": (0, 
 
 
 class MediaBuffers(NamedTuple):
-    """The buffers of a memory that a request's media go through."""
+    """Hold the buffers of a memory that a request's media go through."""
 
     patches: RowBuffer
     visual: RowBuffer
 
 
 class _Wanted(NamedTuple):
-    """The units to decode of a request, and the rows of the patch buffer and of the visual buffer that each takes."""
+    """Name the units to decode of a request, and each one's patch and visual rows."""
 
     units: list[int]
     patches: list[int]
@@ -53,10 +53,10 @@ class _Wanted(NamedTuple):
 
 @dataclass(slots=True)
 class _Job:
-    """A request in the stage. Units are counted over all of its media, decoded or not.
+    """Track a request in the stage. Units are counted over all of its media, decoded or not.
 
-    `pages` are those that it has taken for units that are still to be decoded: of the patch and the visual buffer. What
-    is `rolling` gets them unit by unit, and is here until all have come back.
+    `pages` are those that it has taken for units that are still to be decoded: of the patch and the visual buffer. A
+    `rolling` request gets them unit by unit, and is here until all have come back.
     """
 
     message: VisionRequest
@@ -74,7 +74,7 @@ class _Job:
 
 
 class VisionStage:
-    """Decodes admitted requests on all engines at once, into the memory of those who encode them.
+    """Decode admitted requests on all engines at once, into the memory of their encoders.
 
     Finished pieces are queued here and `wake` is called: the worker's loop never waits for a decoder.
     """
@@ -145,7 +145,7 @@ class VisionStage:
         }
 
     def used_pages(self, memory: str) -> tuple[int, int]:
-        """Return how many pages are in use of a memory's patch buffer, and of its visual buffer."""
+        """Return how many pages of a memory's patch and visual buffer are in use."""
         patches, visual = self._buffers[memory]
         return patches.pool.used_pages(), visual.pool.used_pages()
 
@@ -176,7 +176,7 @@ class VisionStage:
         return [] if job.rolling else [_embeddings(uid, unit, pages) for unit, pages in job.message.cached.items()]
 
     def start(self, uid: int, turn: float) -> float:
-        """Begin to decode all media of a request that has its pages, whose turn (monotonic seconds) this is.
+        """Begin to decode all media of a request that has its pages. Its turn is this (monotonic seconds).
 
         Returns when (monotonic seconds) it had arrived.
         """
@@ -187,7 +187,7 @@ class VisionStage:
         return job.arrived
 
     def roll(self, uid: int) -> list[Embeddings]:
-        """Decode the next units of a request that has a window, as far as it has pages for them.
+        """Decode the next units of a request with a window, as far as pages go.
 
         Returns those that need not be decoded, because they were in the cache.
         """
@@ -263,7 +263,7 @@ class VisionStage:
         return job is not None and job.message.watched and job.rolling is None  # pages of a window are not taken anew
 
     def remember(self, patches: Patches, memory: str) -> WatchedUnits:
-        """Return where these patches, still held, can be read until their pages are taken anew."""
+        """Return where these patches, still held, can be read until their pages are taken again."""
         buffer = self._buffers[memory].patches
         epochs = [buffer.pool.remember(pages).tolist() for pages in patches.pages]
         pages = [Pages(tuple(pages), tuple(begun)) for pages, begun in zip(patches.pages, epochs, strict=True)]

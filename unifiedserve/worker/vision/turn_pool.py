@@ -1,4 +1,4 @@
-"""Threads that do the work of vision: whose turn it is goes first."""
+"""Do the work of vision in threads, in the order of turns."""
 
 import threading
 from collections.abc import Callable
@@ -9,8 +9,9 @@ from unifiedserve.worker.vision.videos import RunningVideos
 
 
 class TurnPool:
-    """Does the work of the request with the lowest priority and the earliest turn of those that wait, whenever a thread
-    is idle. A turn may change while a request waits.
+    """Do the next work whenever a thread is idle: lowest priority, then earliest turn.
+
+    A turn may change while a request waits.
     """
 
     def __init__(self, threads: int, name: str) -> None:

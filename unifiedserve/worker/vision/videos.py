@@ -1,4 +1,4 @@
-"""What decodes videos for the vision stage: the interface of all that can."""
+"""Define the interface of all that can decode videos for the vision stage."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,9 +16,9 @@ Take = Callable[[Medium, flashcodec.DecodingOutput], None]
 
 
 class DecoderOptions(NamedTuple):
-    """What decodes videos, with how many threads (0: one a core), and on what.
+    """Choose the decoder of videos, its threads (0: one a core), and its device.
 
-    Images have `max_pixels` at most, and the `background` is seen through them. What is decoded is put in one of the
+    Images have `max_pixels` at most, and the `background` is seen through them. Decoded frames are put in one of the
     `places`, as FlashCodec's `device` has them.
     """
 
@@ -32,7 +32,10 @@ class DecoderOptions(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class RunningVideos:
-    """The media of one request while they are decoded. The lowest `priority` goes first, then the earliest `turn`."""
+    """Hold the media of one request while they are decoded.
+
+    The lowest `priority` goes first, then the earliest `turn`.
+    """
 
     priority: int = 0
     turn: float = 0.0  # monotonic seconds
@@ -43,7 +46,7 @@ class RunningVideos:
 
 
 class Videos(Protocol):
-    """All videos that are being decoded; threads of theirs hand on what comes out."""
+    """Run all videos that are being decoded. Threads of theirs hand on what comes out."""
 
     @property
     def engines(self) -> int:

@@ -1,4 +1,7 @@
-"""Frames of a `Views` layout: resized by torch, which has filters that FlashCodec lacks, and cut into parts."""
+"""Make frames of a `Views` layout.
+
+Torch resizes them, because it has filters that FlashCodec lacks, and cuts them into parts.
+"""
 
 import torch
 from torch import Tensor
@@ -10,10 +13,10 @@ Sizes = tuple[tuple[int, int], ...]
 
 
 def cut_views(frame: Tensor, layout: Views) -> Tensor:
-    """Cut one frame of the host, uint8 with the elements of [3, height, width], into the parts of all views, uint8
-    [bytes].
+    """Cut one frame of the host, uint8, into all views' parts, uint8 [bytes].
 
-    Equal to what torchvision's resize makes of uint8 tensors on CPU, which is torch's antialiased interpolation.
+    It has the elements of [3, height, width]. Equal to what torchvision's resize makes of uint8 tensors on CPU, which
+    is torch's antialiased interpolation.
     """
     native = frame.view(1, 3, layout.height, layout.width)
     resized: dict[Sizes, Tensor] = {(): native}

@@ -33,7 +33,10 @@ def _read_dev(root: Path, annotations: Sequence[Path]) -> Iterator[Sample | Unus
 
 
 def _read_test(root: Path, annotations: Sequence[Path]) -> Iterator[Sample | Unusable]:
-    """Yield the files with answers repeat the questions of those without, which only count where the former are absent."""
+    """Yield the files with answers.
+
+    They repeat the questions of those without, which only count where the former are absent.
+    """
     answered = [path for path in annotations if path.parent.name == "test-ground-truth"]
     for path in answered or annotations:
         for number, (where, row) in enumerate(json_rows(path, _Row), 1):
