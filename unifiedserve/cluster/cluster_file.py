@@ -1,4 +1,4 @@
-"""CLUSTER.toml: which pools of nodes there are, what each node serves and needs, and where the routers listen."""
+"""Read CLUSTER.toml: the pools of nodes, what each node serves and needs, and where the routers listen."""
 
 import hashlib
 from collections import Counter
@@ -28,7 +28,7 @@ _OF_THE_NODE = {"host", "port"}  # and those that each node finds itself
 
 
 class Resources(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What Ray keeps free for each node of a pool."""
+    """Set what Ray keeps free for each node of a pool."""
 
     cpus: _Amount = 0.0  # 0: cores are shared, and not reckoned with
     gpus: _Amount = 0.0
@@ -37,7 +37,7 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Nodes that are alike: each is an engine with this model, placement and options."""
+    """Describe nodes that are alike: each is an engine with this model, placement and options."""
 
     name: Annotated[str, Meta(pattern="^[a-z][a-z0-9-]*$", max_length=40)]
     model: str = ""  # a directory or an id of the hub; empty: the bundled model
@@ -50,7 +50,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """The stages that each node hosts, as far as that can be told here: cores are those of the node's machine."""
+        """Return the stages that each node hosts, as far as known here. Cores are those of the node's machine."""
         try:
             return read_placement(self.placement, range(_MOST_CORES)).stages
         except ConfigError:
@@ -115,7 +115,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class RouterOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where the routers listen, one for each port; a port may come again where they are on several machines."""
+    """Set where the routers listen, one for each port. A port may come again where they are on several machines."""
 
     host: str = "127.0.0.1"
     ports: tuple[_Port, ...] = (8000,)
@@ -128,7 +128,7 @@ class RouterOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All of a cluster file."""
+    """Hold all of a cluster file."""
 
     pool: tuple[Pool, ...]
     router: RouterOptions = RouterOptions()

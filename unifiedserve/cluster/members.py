@@ -1,4 +1,4 @@
-"""What a router is told of the nodes that it may send requests to."""
+"""Tell a router of the nodes that it may send requests to."""
 
 from collections.abc import Collection, Iterable
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
-    """A node that serves, or still ends what it has begun."""
+    """Describe a node that serves, or still ends what it has begun."""
 
     name: str  # unique in the cluster, and kept over restarts of the node
     pool: str
@@ -15,7 +15,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Membership(msgspec.Struct, frozen=True):
-    """All members, and the pools that have none: they sleep until requests wait for them."""
+    """List all members, and the pools that have none: they sleep until requests wait for them."""
 
     members: list[Member]
     asleep: list[str] = []

@@ -1,4 +1,4 @@
-"""Which node takes a request: pure policies over what nodes tell of themselves.
+"""Choose the node that takes a request: pure policies over what nodes tell of themselves.
 
 With a thousand nodes a decision takes microseconds, because what counts is kept in arrays, a row a node.
 """
@@ -26,7 +26,7 @@ _KINDS = ("prompt_token", "visual_token", "image_pixel", "video_second")
 
 
 class Policy(StrEnum):
-    """How a node is chosen. `COST`: by when it would bring the first token."""
+    """Name how a node is chosen. `COST`: by when it would bring the first token."""
 
     COST = "cost"
     LEAST_REQUESTS = "least-requests"
@@ -35,7 +35,7 @@ class Policy(StrEnum):
 
 
 class Request(NamedTuple):
-    """What is known of a request: its work, and what `key` names its media or conversation by.
+    """Describe a request's work. `key` names its media or conversation.
 
     Of what the nodes `known` have served before, this part of the work need not be done again there. With `only` it
     can go nowhere else.
@@ -49,7 +49,7 @@ class Request(NamedTuple):
 
 
 class _Rows:
-    """Nodes by name, each with a row in arrays: that of the names' hashes, and those of a subclass."""
+    """Hold nodes by name, each with a row in arrays: that of the names' hashes, and those of a subclass."""
 
     def __init__(self) -> None:
         self._rows: dict[str, int] = {}
@@ -93,7 +93,10 @@ class _Rows:
 
 
 class Fleet(_Rows):
-    """The nodes that serve one model. What they told may be some tenths of a second old: what was sent since counts."""
+    """Hold the nodes that serve one model.
+
+    What they told may be some tenths of a second old: what was sent since counts.
+    """
 
     def __init__(self, policy: Policy = Policy.COST, seed: int = 0) -> None:
         self._choose: Callable[[Request], int] = {
@@ -118,7 +121,10 @@ class Fleet(_Rows):
         self._costs[row] = [getattr(load.costs, kind) for kind in _KINDS]
 
     def choose(self, request: Request) -> str | None:
-        """Return who takes a request, and count it there until the node tells of itself again; None without nodes."""
+        """Return the node that takes a request, and count it there.
+
+        It counts until the node tells of itself again; None without nodes.
+        """
         if not self._names or (request.only is not None and request.only not in self._rows):
             return None
         row = self._choose(request) if request.only is None else self._rows[request.only]
@@ -134,7 +140,7 @@ class Fleet(_Rows):
         self._costs = np.delete(self._costs, row, axis=0)
 
     def _filled(self) -> np.ndarray:
-        """Return the costs of each node, with those of the others where a node does not know its own."""
+        """Return the costs of each node. Those of the others stand in where a node does not know its own."""
         costs = self._costs
         if costs.all():
             return costs
@@ -190,7 +196,7 @@ class Fleet(_Rows):
 
 
 class Encoders(_Rows):
-    """The nodes that encode for others, of one model. What was given out since a node told of itself counts."""
+    """Hold the nodes that encode for others, of one model. What was given out since a node told of itself counts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -202,10 +208,10 @@ class Encoders(_Rows):
         self._pending[row] = load.visual_tokens
 
     def choose(self, tokens: int, key: str = "") -> list[tuple[str, int]]:
-        """Return who may encode so many visual tokens, and what waits there, those with the least first.
+        """Return the nodes that may encode so many visual tokens, and their waiting work.
 
-        Where less than the request's own tokens makes the difference, its media always find the same node (rendezvous
-        hashing). The first one is reckoned with them until it tells of itself again.
+        Those with the least come first. Where less than the request's own tokens makes the difference, its media always
+        find the same node (rendezvous hashing). The first one is reckoned with them until it tells of itself again.
         """
         if not self._rows:
             return []

@@ -1,4 +1,4 @@
-"""How many nodes a pool needs: as many as its load takes, in tokens a second (ModServe §4.2). Pure."""
+"""Compute the nodes that a pool needs: as many as its load takes, in tokens a second (ModServe §4.2). Pure."""
 
 import math
 from collections import deque
@@ -11,7 +11,7 @@ _LOOK_BACK = 10.0  # seconds over which load is averaged before nodes are added
 
 
 class PoolLoad(NamedTuple):
-    """What came to a pool lately: tokens a second, and the share of requests that held their targets."""
+    """Measure what came to a pool lately: tokens a second, and the share of requests that held their targets."""
 
     at: float  # seconds
     tokens: float
@@ -20,21 +20,21 @@ class PoolLoad(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """How many nodes a pool may have; with `least` 0 it sleeps while nothing comes."""
+    """Limit the nodes that a pool may have. With `least` 0 it sleeps while nothing comes."""
 
     least: int
     most: int
 
 
 class Wanted(NamedTuple):
-    """How many nodes a pool should have, and how many it would need if there was no limit."""
+    """Tell how many nodes a pool should have, and how many without a limit."""
 
     nodes: int
     needed: int
 
 
 class Scaling:
-    """Follows a pool's load. More nodes come at once, fewer after a while in which fewer would have done."""
+    """Follow a pool's load. More nodes come at once, fewer after a while in which fewer would have done."""
 
     def __init__(self, limits: Limits, capacity: float) -> None:
         """Return a node does `capacity` tokens a second.

@@ -1,7 +1,7 @@
-"""What computes: a package a kind of device, and what all of them share. Who uses devices imports from here alone.
+"""Compute on devices: a package a kind of device, and what all share.
 
-`base.py` is what the engine asks of a device. `cpu/` and `cuda/` answer; a third one would be a folder beside them, and
-a name in `selection.py` and `config.DeviceName`.
+Users of devices import from here alone. `base.py` is what the engine asks of a device. `cpu/` and `cuda/` answer; a
+third one would be a folder beside them, and a name in `selection.py` and `config.DeviceName`.
 """
 
 from unifiedserve.device.adjacent import back_to_back

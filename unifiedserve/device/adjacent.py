@@ -1,4 +1,4 @@
-"""Tensors that lie back to back in memory, as one."""
+"""View tensors that lie back to back in memory as one."""
 
 from collections.abc import Sequence
 

@@ -1,7 +1,8 @@
-"""What the engine asks of the hardware that computes: a further kind of it implements `Device`, and what that returns.
+"""Define what the engine asks of hardware that computes.
 
-Tensors that the model computes with are on `Device.torch`. What the host plans with (ragged batches, page numbers,
-positions, masks) is in host memory, and is uploaded where it meets them.
+A further kind of it implements `Device`, and the types that it returns. Tensors that the model computes with are on
+`Device.torch`. What the host plans with (ragged batches, page numbers, positions, masks) is in host memory, and is
+uploaded where it meets them.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -23,7 +24,7 @@ Activation = Literal["none", "gelu", "silu"]
 
 
 class LinearWeights(NamedTuple):
-    """What of a torch.nn.Linear is used: weight [outputs, inputs], bias [outputs]."""
+    """Hold the used parts of a torch.nn.Linear: weight [outputs, inputs], bias [outputs]."""
 
     weight: Tensor
     bias: Tensor | None
@@ -33,7 +34,7 @@ Layer = Any  # LinearWeights, a torch.nn.Linear, or what a device puts in its pl
 
 
 class Rows(NamedTuple):
-    """Sequences of `length` rows each, which lie back to back from row `start` on."""
+    """Name sequences of `length` rows each, which lie back to back from row `start` on."""
 
     start: int
     sequences: int
@@ -41,7 +42,7 @@ class Rows(NamedTuple):
 
 
 class AttentionStep(Protocol):
-    """The attention of one step: a ragged batch over a paged KV cache, planned once for all layers."""
+    """Attend for one step: a ragged batch over a paged KV cache, planned once for all layers."""
 
     def attend(
         self, q: Tensor, k_new: Tensor, v_new: Tensor, layer: int, scale: float, rules: AttentionRules = PLAIN
@@ -62,13 +63,13 @@ class AttentionStep(Protocol):
 
 
 class StepRunner(Protocol):
-    """The layers of one language model, run for a step."""
+    """Run the layers of one language model for a step."""
 
     def __call__(self, embeds: Tensor, positions: Tensor, batch: RaggedBatch, kv: PagedKV) -> Tensor:
-        """Return final hidden states [W, hidden] of the wanted tokens of embeds [T, width], positions int64 [P, T].
+        """Return final hidden states [W, hidden] of the wanted tokens.
 
-        All tokens' keys and values go to the cache. What `embeds` hold beyond the embedding is added after the first
-        layers, `hidden` columns after each.
+        Inputs are embeds [T, width] and positions int64 [P, T]. All tokens' keys and values go to the cache. What
+        `embeds` hold beyond the embedding is added after the first layers, `hidden` columns after each.
         """
 
 
@@ -87,7 +88,7 @@ class DecodeRow(NamedTuple):
 
 
 class DecodeStep(Protocol):
-    """A step of decode that a device was told to do."""
+    """Follow a step of decode that a device was told to do."""
 
     def wait(self) -> None:
         """Return when it is done. Raises RuntimeError if it, or what came before, failed."""
@@ -97,7 +98,7 @@ class DecodeStep(Protocol):
 
 
 class Decoder(Protocol):
-    """Decodes running sequences of which the device keeps the rows: the host says only what has changed.
+    """Decode running sequences of which the device keeps the rows: the host says only what has changed.
 
     Steps are done one after another, beside the device's other work: its fence does not wait for them.
     """
@@ -107,7 +108,7 @@ class Decoder(Protocol):
 
     @property
     def eager_steps(self) -> int:
-        """Return how many steps were issued operation by operation, because what would repeat them was not recorded."""
+        """Return how many steps were issued operation by operation. No recording could repeat these."""
 
     def launch(self, rows: Sequence[DecodeRow], draw: Callable[[Tensor], Tensor]) -> DecodeStep:
         """Have the step done behind all that was issued so far; return at once.
@@ -125,7 +126,7 @@ class Decoder(Protocol):
 
 
 class Mark(Protocol):
-    """A place in a queue of work."""
+    """Mark a place in a queue of work."""
 
     def done(self) -> bool:
         """Tell whether all before it is done."""
@@ -135,10 +136,13 @@ class Mark(Protocol):
 
 
 class SideStream(Protocol):
-    """A queue of work of its own, which `Device.fence` does not wait for unless it is used."""
+    """Queue work apart. `Device.fence` does not wait for it unless it is used."""
 
     def use(self) -> AbstractContextManager[Any]:
-        """Issue to it what is issued meanwhile, behind all that was issued elsewhere before, and fence it."""
+        """Issue to it what is issued meanwhile, and fence it.
+
+        That comes behind all that was issued elsewhere before.
+        """
 
     def record(self, work: Callable[[], object]) -> Callable[[], object]:
         """Return what does the work again, on the same tensors, whatever their values; call it within `use`.
@@ -154,7 +158,7 @@ class SideStream(Protocol):
 
 
 class Pending(Protocol[T_co]):
-    """A piece of work that goes on beside what its caller does."""
+    """Hold a piece of work that goes on beside its caller."""
 
     def done(self) -> bool:
         """Tell whether it is done, or has failed."""
@@ -183,7 +187,7 @@ class SideQueue(Protocol):
 
 
 class VisionKernels(Protocol):
-    """The steps of a vision encoder; hidden states are [N, width]."""
+    """Compute the steps of a vision encoder. Hidden states are [N, width]."""
 
     rows_at_once: int
     """How large N may be for these steps to be quick; an encoder takes more rows in parts."""
@@ -218,7 +222,7 @@ class VisionKernels(Protocol):
 
 
 class Kernels(Protocol):
-    """What a device computes better than torch's operators, one after another, would."""
+    """Compute what a device does better than torch's operators, one after another."""
 
     @property
     def vision(self) -> VisionKernels:
@@ -234,17 +238,20 @@ class Kernels(Protocol):
         """
 
     def head(self, module: Any) -> Callable[[Tensor], Tensor]:
-        """Return what makes float32 logits [k, vocab], valid until the next call, of hidden states [k, hidden]."""
+        """Return a head from hidden states [k, hidden] to float32 logits [k, vocab].
+
+        These are valid until the next call.
+        """
 
     def decoder(self, model: Any, kv: PagedKV, rows: int, tokens: int, position_rows: int) -> Decoder | None:
-        """Return what decodes up to so many sequences of up to `tokens` tokens with a causal model of transformers.
+        """Return a decoder of so many sequences, each of up to `tokens` tokens.
 
-        None if steps of decode are to be run like all others.
+        The model is a causal one of transformers. None if steps of decode are to be run like all others.
         """
 
 
 class Room(NamedTuple):
-    """The memory of a device of its own, in bytes, and its name."""
+    """Describe the memory of a device of its own, in bytes, and its name."""
 
     name: str
     total: int
@@ -252,19 +259,19 @@ class Room(NamedTuple):
 
 
 class Sharing(Protocol):
-    """How the workers of an engine share the hardware."""
+    """Share the hardware between the workers of an engine."""
 
     #: decode rests between its steps while others have work: without it they would not get at the hardware
     rests: bool
 
     @property
     def apart(self) -> bool:
-        """Tell whether a worker's end leaves the others' work as it is, so that it can be replaced alone."""
+        """Tell whether a worker's end leaves the others' work as it is. Then it can be replaced alone."""
 
     def start(self) -> None:
-        """Begin to share, before there are workers, or anew after all have ended; in the engine, as `stop`.
+        """Begin to share, before there are workers, or again after all have ended.
 
-        Raises ConfigError if it cannot be done as asked.
+        Called in the engine, as `stop` is. Raises ConfigError if it cannot be done as asked.
         """
 
     def environment(self, instance: Instance, place: str) -> dict[str, str]:
@@ -280,11 +287,11 @@ class Sharing(Protocol):
         """Take this worker's place beside the others; it may use `threads` of the processor's cores (0: all)."""
 
     def give_way(self, giving: bool) -> None:
-        """Leave a part of the hardware to other workers from now on, or use all of it again."""
+        """Leave a part of the hardware to other workers, or use all again."""
 
 
 class Device(Protocol):
-    """A kind of hardware that computes.
+    """Define a kind of hardware that computes.
 
     Work may be asynchronous: it is done in the order in which it was issued, and `fence` tells the host when. The one
     rule: no page is given back and no message sent before. `memory/device_pages.py` and `worker/outbox.py` keep it.
@@ -305,7 +312,7 @@ class Device(Protocol):
         """Return what it computes with, loaded when it is first asked for."""
 
     def place_of(self, gpu: int) -> str:
-        """Return the place of the memory of a GPU of this number, if it is a kind that has memory of its own."""
+        """Return the place of the memory of a GPU's number. Only kinds with memory of their own have one."""
 
     def at(self, place: str) -> "Device":
         """Return the device of its kind whose memory is at a place."""
@@ -314,7 +321,7 @@ class Device(Protocol):
         """Return what `--dtype auto` means."""
 
     def check(self, dtype: str) -> None:
-        """Raise ConfigError if it cannot compute with a dtype, or lacks what it was told to use."""
+        """Raise ConfigError if it lacks a dtype, or what it was told to use."""
 
     def verify(self) -> None:
         """Compute something whose result is known. Raises ConfigError if another one comes out."""
@@ -323,13 +330,13 @@ class Device(Protocol):
         """Return what there is of its own memory now, all processes' use counted; None if it computes in the host's."""
 
     def decode_bytes(self, text: Any, rows: int, tokens: int, page_size: int) -> int:
-        """Return what decode takes of its own memory that no step before there are requests shows.
+        """Return the bytes of decode that no rehearsed step shows. They are of its own memory.
 
         It is to decode so many sequences of up to so many tokens with a text model of this config.
         """
 
     def video_bytes(self) -> int:
-        """Return what the decoders of videos take of its own memory when all are in use."""
+        """Return the bytes of video decoders when all are in use. They are of its own memory."""
 
     def slowness(self) -> str | None:
         """Say why it is slower than it should be, for a warning at the start; None if it is not."""
@@ -338,24 +345,26 @@ class Device(Protocol):
         """Tell whether the language model's matrices of a dtype are to lie in panels (see device/cpu/panels.py)."""
 
     def divides(self, text: Any, dtype: str) -> bool:
-        """Tell whether it runs a text config's language model over ranks, with weights of a dtype."""
+        """Tell whether it runs a text config's model over ranks, with weights of a dtype."""
 
     def view(self, memory: Memory) -> Tensor:
-        """Return all bytes of shared memory at its `place` as uint8 [n], which keeps them mapped."""
+        """Return shared memory at its `place` as uint8 [n]. The tensor keeps the bytes mapped."""
 
     def side_queue(self) -> SideQueue:
         """Return a queue of work beside all others; where `synchronous`, it takes a part of what the caller had."""
 
     def upload(self, host: Tensor) -> Tensor:
-        """Return a copy on the device of a tensor of the host, or of another of its kind, in the order of its work.
+        """Return a copy on the device, made in the order of its work.
 
-        The host may reuse its own at once; what is on another device must stay until a fence.
+        The tensor is the host's, or another one's of its kind. The host may reuse its own at once; what is on another
+        device must stay until a fence.
         """
 
     def adopt(self, frames: Any) -> Tensor:
-        """Return frames that FlashCodec has put on a device of this kind, `__dlpack__`, as a tensor where they are.
+        """Return frames that FlashCodec has put on a device, `__dlpack__`, as a tensor.
 
-        What was in their memory is gone with the tensor: let go of it after a fence.
+        It is of this kind, and they stay where they are. What was in their memory is gone with the tensor: let go of it
+        after a fence.
         """
 
     def fence(self) -> None:

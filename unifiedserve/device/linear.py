@@ -1,4 +1,4 @@
-"""Linear layers with the elementwise step behind them, by torch's own operators: what any device can do."""
+"""Run linear layers with the elementwise step behind them, by torch's own operators: any device can."""
 
 from torch import Tensor
 from torch.nn import functional

@@ -1,4 +1,4 @@
-"""Llama-like text models of transformers, of which devices run the layers themselves, over their weights.
+"""Describe llama-like text models of transformers. Devices run their layers themselves, over their weights.
 
 Query, key and value projections are one matrix product, and gate and up, too: weights lie back to back in shared memory
 (see memory/weights.py), so that the fused matrix is a view.
@@ -21,7 +21,7 @@ Product = TypeVar("Product")
 
 
 class LlamaLayer(NamedTuple, Generic[Product]):
-    """The weights of a layer, those of matrix products as the device has them.
+    """Hold the weights of a layer, those of matrix products as the device has them.
 
     query_norm and key_norm [head_dim] are None where heads are not normalised.
     """
@@ -54,7 +54,7 @@ class LlamaLayer(NamedTuple, Generic[Product]):
 
 
 class Rotary:
-    """A text model's rotary embedding, in float32 whatever the model's dtype."""
+    """Compute a text model's rotary embedding, in float32 whatever the model's dtype."""
 
     def __init__(self, module: Any) -> None:
         self._module = module
@@ -67,7 +67,10 @@ class Rotary:
 
 
 def fits(model: Any, dtype: torch.dtype, dtypes: Collection[torch.dtype]) -> bool:
-    """Return whether a text model of transformers has these layers, in one of the `dtypes` that a device knows."""
+    """Return whether a text model of transformers has these layers.
+
+    Its dtype is one of the `dtypes` that a device knows.
+    """
     known = dtype in dtypes and is_llama_like(model.config)
     return known and all(parameter.is_contiguous() for parameter in model.parameters())
 

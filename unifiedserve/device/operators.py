@@ -1,4 +1,4 @@
-"""The operators that a GPU's kernels must offer; all tensors are on the device, plans are of one step."""
+"""Define the operators that a GPU's kernels must offer. All tensors are on the device, plans are of one step."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -12,20 +12,20 @@ Multiply = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
 
 class PlannedAttention(Protocol):
-    """Attention of a step's queries, over keys and values that are there already."""
+    """Attend from a step's queries to keys and values that are there already."""
 
     def __call__(self, q: Tensor, keys: Tensor, values: Tensor, scale: float, rules: AttentionRules = PLAIN) -> Tensor:
         """Attend: q and the result [T, q_heads, head_dim]; keys, values [num_pages, page_size, kv_heads, head_dim]."""
 
 
 class Attention(Protocol):
-    """A library of attention kernels; `groups` query heads share a key/value head."""
+    """Wrap a library of attention kernels. `groups` query heads share a key/value head."""
 
     def of_batch(self, batch: RaggedBatch, groups: int) -> PlannedAttention:
         """Plan attention within the sequences of a batch, as `AttentionStep.attend` has it."""
 
     def of_rows(self, lengths: Tensor, table: Tensor, context: int, groups: int, scratch: Tensor) -> PlannedAttention:
-        """Plan attention of one new token a row by work on the device, which may be recorded, whatever the values.
+        """Plan attention of one new token a row by work on the device. It may be recorded, whatever the values.
 
         lengths: int32 [R], tokens of context with the new one, 0: no sequence, whose result may be anything; table:
         int32 [R, pages], contiguous, their pages. No length is above `context`. `scratch`, float32, is overwritten; as
@@ -33,14 +33,14 @@ class Attention(Protocol):
         """
 
     def scratch_of_rows(self, rows: int, context: int, heads: int, head_dim: int) -> int:
-        """Return how many float32 of scratch `of_rows` needs at most for queries of so many heads."""
+        """Return the most float32 of scratch that `of_rows` needs. Its queries have so many heads."""
 
     def of_spans(self, spans: Sequence[CrossSpan], groups: int) -> PlannedAttention:
         """Plan attention across: each span's tokens attend to all of its rows, which are pages of one key."""
 
 
 class Pointwise(Protocol):
-    """What is between the matrix products of a layer. All is summed in float32 and rounded once."""
+    """Compute what is between the matrix products of a layer. All is summed in float32 and rounded once."""
 
     def add_rms_norm(self, residual: Tensor, delta: Tensor | None, weight: Tensor, epsilon: float) -> Tensor:
         """Add delta [T, hidden] to the residual, float32 [T, hidden], in place; return its norm in weight's dtype."""
@@ -57,15 +57,15 @@ class Pointwise(Protocol):
         key_norm: Tensor | None = None,
         epsilon: float = 0.0,
     ) -> Tensor:
-        """Rotate queries and keys, write keys and values into their slots, return the queries [T, q_heads, head_dim].
+        """Rotate queries and keys, and write keys and values into their slots.
 
-        qkv: [T, (q_heads + 2 * kv_heads) * head_dim]; cosine, sine: float32 [T, rotary_dim]; keys, values: a layer's
-        [num_pages, page_size, kv_heads, head_dim]; slots: int64 [T], below 0: nowhere. Heads are normalised first if
-        there are norms.
+        Returns the queries [T, q_heads, head_dim]. qkv: [T, (q_heads + 2 * kv_heads) * head_dim]; cosine, sine: float32
+        [T, rotary_dim]; keys, values: a layer's [num_pages, page_size, kv_heads, head_dim]; slots: int64 [T], below 0:
+        nowhere. Heads are normalised first if there are norms.
         """
 
     def silu_mul(self, gate_up: Tensor, width: int | None = None) -> Tensor:
         """Return silu(gate) * up [T, intermediate] of gate_up [T, 2 * intermediate]; [T, width] with zeros behind."""
 
     def rotate_heads(self, heads: Tensor, cosine: Tensor, sine: Tensor) -> None:
-        """Rotate [T, heads, head_dim], whose rows may lie apart, in place by float32 [T, head_dim / 2]."""
+        """Rotate [T, heads, head_dim] in place by float32 [T, head_dim / 2]. Its rows may lie apart."""

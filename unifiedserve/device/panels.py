@@ -1,4 +1,4 @@
-"""Matrices in panels, as a device keeps them that says so (`Device.panels`): how they are stored, what uses them."""
+"""Describe matrices in panels, which some devices (`Device.panels`) keep: how they are stored, what uses them."""
 
 from unifiedserve.device.cpu.matrix import Matrix
 from unifiedserve.device.cpu.modules import PanelEmbedding, PanelLinear, packs, weight_bits

@@ -1,4 +1,4 @@
-"""Which device an engine computes on, decided once, and its device in each process. Nobody imports CUDA before."""
+"""Choose the device of an engine once, and its device in each process. Nobody imports CUDA before."""
 
 import logging
 
@@ -21,7 +21,7 @@ def open_device(name: DeviceName, config: EngineConfig) -> Device:
 
 
 def files_of(name: DeviceName) -> list[str]:
-    """Return the files that a process must be able to write which uses a device of this machine."""
+    """Return the files that users of a device of this machine must write."""
     if name == "cuda":
         from unifiedserve.device.cuda.support import files
 

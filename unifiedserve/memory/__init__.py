@@ -1,1 +1,1 @@
-"""Typed views of the shared buffers."""
+"""View the shared buffers with types."""

@@ -1,4 +1,4 @@
-"""The files of a model directory."""
+"""Read the files of a model directory."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Where to find what has been computed before: which pages hold it, as long as nobody takes them anew."""
+"""Find what has been computed before: the pages that hold it, until somebody takes them again."""
 
 from collections.abc import Iterable, Sequence
 from typing import Protocol
@@ -7,13 +7,13 @@ from unifiedserve.messages.pages import Pages
 
 
 class Pool(Protocol):
-    """The part of `ipc_buffers.PagePool` that the index needs."""
+    """Define the part of `ipc_buffers.PagePool` that the index needs."""
 
     def renew(self, pages: Sequence[int], epochs: Sequence[int], /) -> tuple[int, int]: ...
 
 
 class ContentIndex:
-    """A map from keys of contents to the pages of `pool` that hold them.
+    """Map keys of contents to the pages of `pool` that hold them.
 
     It holds no references: pages that nobody uses are free for anybody to take, and the pool's epochs tell whether
     that has happened. A page is in at most one entry, so there are never more entries than pages.
@@ -28,7 +28,10 @@ class ContentIndex:
         return len(self._entries)
 
     def put(self, key: bytes, pages: Pages) -> None:
-        """Record that `pages` hold the content of `key`, and forget what was known of these pages and of the key."""
+        """Record that `pages` hold the content of `key`.
+
+        Earlier knowledge of these pages and of the key is forgotten.
+        """
         self._remove(key)
         for page in pages.numbers:
             self._remove(self._keys.get(page))
@@ -36,7 +39,7 @@ class ContentIndex:
         self._keys.update(dict.fromkeys(pages.numbers, key))
 
     def prefix(self, keys: Iterable[bytes]) -> Pages:
-        """Return the pages of the leading keys that are still there, one page each, and count them as used now."""
+        """Return the pages of the leading keys that are still there, one each. They count as used now."""
         found = []
         for key in keys:
             if (pages := self._entries.get(key)) is None:
@@ -50,7 +53,7 @@ class ContentIndex:
         return Pages(numbers, epochs).first(valid)
 
     def get(self, key: bytes) -> Pages | None:
-        """Return the pages that hold the content, if all are still there, and count them as used now; else None."""
+        """Return the pages that hold the content, if all are still there. They count as used now; else None."""
         pages = self._entries.get(key)
         if pages is not None and self._pool.renew(*pages)[0] < len(pages.numbers):
             self._remove(key)

@@ -1,4 +1,4 @@
-"""Keys of contents: 16-byte BLAKE2b digests of all that a page's K and V, or a unit's visual tokens, depend on.
+"""Key contents by 16-byte BLAKE2b digests of all that a page's K and V, or a unit's visual tokens, depend on.
 
 The key of a KV page chains over the pages before it, for keys and values depend on all earlier tokens.
 """
@@ -24,7 +24,7 @@ def page_key(previous: bytes, token_ids: Sequence[int], media: Sequence[bytes] =
 
 
 class MediaTokens:
-    """The visual tokens of a prompt and the media that they stand for.
+    """Pair the visual tokens of a prompt with the media that they stand for.
 
     `positions` are those of all visual tokens, ascending; `media` are the key and the number of visual tokens of each
     medium, in the prompt's order.
@@ -63,10 +63,13 @@ def page_keys(
 
 
 def medium_key(content: bytes, spec: bytes) -> bytes:
-    """Return the key of a medium, from the digest of its bytes and all that decides which of its pixels are seen."""
+    """Return the key of a medium, from its bytes' digest and the pixels seen.
+
+    All that decides which pixels are seen counts.
+    """
     return blake2b(spec, key=content, digest_size=KEY_BYTES).digest()
 
 
 def unit_key(medium: bytes, unit: int) -> bytes:
-    """Return the key of the visual tokens of encode unit `unit`, counted from 0 in its medium."""
+    """Return the key of encode unit `unit`'s visual tokens. It is counted from 0 in its medium."""
     return medium + unit.to_bytes(4, "little")

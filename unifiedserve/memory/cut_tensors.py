@@ -1,4 +1,4 @@
-"""The part of a model's tensors that one rank has."""
+"""Cut a model's tensors to one rank's part."""
 
 from collections.abc import Callable, Iterator
 
@@ -12,7 +12,7 @@ from unifiedserve.ranks.parts import Cut
 
 
 class CutTensors:
-    """The parts that `cut` says of the source's tensors whose names are `wanted`; None: the whole tensor.
+    """Cut the source's tensors whose names are `wanted`, as `cut` says. None: the whole tensor.
 
     Files are mapped into memory, so that no more of them is read.
     """

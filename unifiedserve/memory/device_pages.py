@@ -1,4 +1,4 @@
-"""The pages of a pool, as a device sees them; and the rule for giving them back."""
+"""Show the pages of a pool to a device, and give them back by a rule."""
 
 from collections.abc import Iterable, Sequence
 
@@ -14,7 +14,10 @@ PageNumbers = Sequence[int] | npt.NDArray[np.integer]
 
 
 class DevicePages:
-    """What the KV cache and buffers of rows have in common: a pool, and the device that reads and writes its pages."""
+    """Share what the KV cache and buffers of rows have in common.
+
+    It is a pool, and the device that reads and writes its pages.
+    """
 
     def __init__(self, pool: PagePool, device: Device) -> None:
         self.pool = pool

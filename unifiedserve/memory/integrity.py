@@ -1,4 +1,4 @@
-"""Whether a page pool's books balance."""
+"""Check whether a page pool's books balance."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -9,13 +9,13 @@ _MOST_NAMED = 5  # pages, in an error
 
 
 class PoolError(Exception):
-    """A pool that is not as it must be while no request is in flight."""
+    """Signal a pool that is not as it must be while no request is in flight."""
 
 
 def check_pool(name: str, pool: PagePool) -> None:
-    """Raise PoolError, saying what is wrong, unless all pages are free, counted once, and without owner or reference.
+    """Raise PoolError, saying what is wrong, unless all pages are free and counted once.
 
-    Reads every page's state: meant for an idle engine.
+    None may have an owner or a reference. Reads every page's state: meant for an idle engine.
     """
     if found := list(islice(_faults(pool), _MOST_NAMED)):
         raise PoolError(f"{name} pool of {pool.num_pages} pages: " + "; ".join(found))

@@ -1,4 +1,4 @@
-"""The paged KV cache: a typed view of a page pool that every process maps."""
+"""View the paged KV cache, a page pool that every process maps, with types."""
 
 from collections.abc import Sequence
 from math import prod
@@ -18,7 +18,7 @@ SCALE_BYTES = 4
 
 
 class KVLayout:
-    """How keys and values lie in a page: [layers, 2, page_size, kv_heads, head_dim], K before V.
+    """Lay keys and values out in a page: [layers, 2, page_size, kv_heads, head_dim], K before V.
 
     Of int8 they are codes: times their scales, float32 [layers, 2, kv_heads, page_size] at the page's end, they are
     the keys and values.
@@ -67,7 +67,7 @@ class KVLayout:
 
 
 class KVCache(DevicePages):
-    """Keys and values of all layers over a PagePool whose pages are `layout.page_bytes` each.
+    """Hold keys and values of all layers over a PagePool whose pages are `layout.page_bytes` each.
 
     Those of cross-attention are in rows of `visual` [n, width], the visual buffer. Of several ranks this is the part
     of `rank`; whole pages are copied. Raises ValueError if the pool's pages have another size.

@@ -1,4 +1,4 @@
-"""NUMA nodes: where the kernel takes the bytes of memory from."""
+"""Choose the NUMA nodes from which the kernel takes memory."""
 
 import ctypes
 import errno
@@ -41,7 +41,7 @@ def near_node(node: int | None) -> Iterator[None]:
 
 
 def _policy() -> tuple[int, "ctypes.Array[ctypes.c_ulong]"]:
-    """Return this thread's policy, the kernel's own one where that cannot be known, and its nodes."""
+    """Return this thread's policy and its nodes. Where that cannot be known it is the kernel's own."""
     mode, nodes = ctypes.c_int(0), _Mask()
     _call(_GET, ctypes.byref(mode), nodes, ctypes.c_ulong(_MOST_NODES), None, ctypes.c_ulong(0))
     return mode.value, nodes

@@ -1,4 +1,4 @@
-"""A model's tensors, of which some matrices are to lie in panels, as the processor's kernels read them.
+"""Lay some matrices of a model out in panels, as the processor's kernels read them.
 
 A matrix `X.weight` is stored as `X.weight.panels`; one of codes also as `X.weight.scales` and `X.weight.zeros`.
 """
@@ -16,7 +16,7 @@ from unifiedserve.quantization.scheme import Scheme
 
 
 class PanelTensors:
-    """The tensors of a source, its matrices whose names are `wanted` in panels of a dtype, or of codes.
+    """Give the tensors of a source, with the `wanted` matrices in panels. These are of a dtype, or of codes.
 
     A quantised one that is not wanted becomes plain.
     """
@@ -71,7 +71,7 @@ def _code_panels(name: str, matrix: QuantizedMatrix) -> Iterator[tuple[str, Tens
 
 
 class StoredMatrix(NamedTuple):
-    """What is in memory of a matrix."""
+    """Locate what is in memory of a matrix."""
 
     panels: Tensor
     scales: Tensor | None = None
@@ -92,7 +92,7 @@ def matrix_name(name: str) -> str:
 
 
 def gather_matrices(weights: Mapping[str, Tensor]) -> dict[str, Tensor | StoredMatrix]:
-    """Return tensors by their names, and what lies in panels by the names of the matrices."""
+    """Return tensors by their names. Those in panels come by the names of the matrices."""
     parts: dict[str, dict[str, Tensor]] = {}
     gathered: dict[str, Tensor | StoredMatrix] = {}
     for name, tensor in weights.items():

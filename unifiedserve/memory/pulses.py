@@ -1,4 +1,4 @@
-"""The workers' signs of life, told without messages: a row of shared memory for each instance."""
+"""Show the workers' signs of life without messages: a row of shared memory for each instance."""
 
 from collections.abc import Collection, Sequence
 from itertools import islice
@@ -12,7 +12,7 @@ _ITEM_BYTES = 8
 
 
 class Pulses:
-    """How many turns each worker has begun, whether it waits for messages, and which requests it works on.
+    """Count each worker's turns, and tell its waiting for messages and its requests.
 
     A row is written by its worker alone, an aligned number at a time, so all read without locks.
     """
@@ -46,7 +46,7 @@ class Pulses:
         self._numbers[start + _COUNT] = count
 
     def leave(self, instance: str) -> None:
-        """Forget what a worker that has ended has told, for the next one of its instance."""
+        """Forget what a worker that has ended has told. The next one of its instance begins afresh."""
         start = self._starts[instance]
         for column in (_COUNT, _WAITS, _TURNS):
             self._numbers[start + column] = 0

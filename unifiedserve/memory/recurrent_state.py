@@ -1,4 +1,4 @@
-"""The states of layers with linear attention, of constant size for each sequence, in pages of the KV cache."""
+"""Keep the states of linear attention in pages of the KV cache. Their size is constant for each sequence."""
 
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ FLOAT_BYTES = 4
 
 
 class StateLayout(NamedTuple):
-    """The layout of a sequence's state in float32.
+    """Lay out a sequence's state in float32.
 
     Each layer has the latest inputs of its convolution [channels, inputs], and the memory of the gated delta rule
     [heads, key_dim, value_dim].
@@ -58,7 +58,7 @@ class StateLayout(NamedTuple):
 
 
 class RecurrentStates:
-    """The states of a batch's sequences during a step; zero where a sequence begins.
+    """Hold the states of a batch's sequences during a step; zero where a sequence begins.
 
     `pages` uint8 [n, page bytes] is the cache, `numbers` int64 [B, m] says which of its pages hold each state, `begins`
     int64 [b] which of the sequences begin.

@@ -1,4 +1,4 @@
-"""Rows of one tensor shape in shared pages: the patch buffer and the visual buffer."""
+"""Keep rows of one tensor shape in shared pages: the patch buffer and the visual buffer."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -17,7 +17,7 @@ PageRows = tuple[int, int]  # a page and how many rows of it are used
 
 
 class RowBuffer(DevicePages):
-    """A typed view of a page pool: each row is a vector of `width` elements of `dtype`.
+    """View a page pool with types: each row is a vector of `width` elements of `dtype`.
 
     Rows that belong together (an encode unit) get pages of their own, so that they can be written in any
     order and released as soon as they are consumed. Raises ValueError if pages do not hold whole rows.
@@ -48,8 +48,9 @@ class RowBuffer(DevicePages):
         return -(-rows // self._rows_per_page)
 
     def take(self, parts: Sequence[int], uid: int, instance: int) -> list[list[int]] | None:
-        """Take pages for parts of so many rows, and return those of each; None, and nothing taken, if there are not
-        enough.
+        """Take pages for parts of so many rows, and return those of each.
+
+        None, and nothing taken, if there are not enough.
         """
         counts = [self.pages_for(rows) for rows in parts]
         pages = self.pool.allocate(sum(counts), uid, instance)
@@ -59,7 +60,10 @@ class RowBuffer(DevicePages):
         return [list(islice(numbers, count)) for count in counts]
 
     def write(self, rows: Tensor, parts: Sequence[tuple[Sequence[int], int]]) -> None:
-        """Write `rows` [n, width] on the device, which are parts one after the other, into (pages, count) of each."""
+        """Write `rows` [n, width] on the device into (pages, count) of each part.
+
+        The parts come one after the other.
+        """
         used = [page for pages, count in parts for page in self.spread(pages, count)]
         self._words(self.rows).index_copy_(0, self._places(used), self._words(rows))
 

@@ -1,4 +1,4 @@
-"""The page tables of sequences in decode, in shared memory: they outlive the worker that decodes."""
+"""Keep the page tables of sequences in decode in shared memory: they outlive the worker that decodes."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -13,17 +13,17 @@ Key = tuple[int, int]  # uid of a request, number of an answer
 
 
 class Row(NamedTuple):
-    """What goes on where a sequence's tokens are known: its pages of the KV cache, and its positions' offset."""
+    """Hold what goes on where a sequence's tokens are known: its pages of the KV cache, and its positions' offset."""
 
     position_offset: int
     pages: list[int]
 
 
 class SequenceTables:
-    """A table for each instance. It is written by its instance's worker alone, and read when that has died."""
+    """Hold a table for each instance. Its instance's worker alone writes it; it is read when that has died."""
 
     def __init__(self, arena: Arena, instances: Sequence[str], rows: int, most_pages: int) -> None:
-        """Each table has so many rows, of so many pages at most: what does not fit is not there."""
+        """Give each table so many rows, of so many pages at most. Sequences that do not fit are left out."""
         self.arena = arena
         self._numbers = arena.buffer().cast("q")
         self._instances = list(instances)
@@ -49,7 +49,7 @@ class SequenceTables:
 
 
 class SequenceTable:
-    """The sequences of one instance.
+    """Hold the sequences of one instance.
 
     A row counts once its uid is there, and a page once it is counted, an aligned number at a time. So whoever is killed
     in between leaves a table in which each row is whole.

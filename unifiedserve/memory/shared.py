@@ -1,4 +1,4 @@
-"""All the memory that the processes of one engine share: made by the supervisor, attached by workers."""
+"""Share memory between the processes of one engine: made by the supervisor, attached by workers."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -31,7 +31,7 @@ class PoolSize(msgspec.Struct, frozen=True):
 
 
 class MemoryLayout(msgspec.Struct, frozen=True):
-    """One memory: the sizes of its pools, and where it is. A pool without pages is not there.
+    """Lay out one memory: the sizes of its pools, and where it is. A pool without pages is not there.
 
     `stages` are those for which it has all that they need, and `networks` are what of the model is in it.
     """
@@ -63,7 +63,7 @@ class MemoryLayout(msgspec.Struct, frozen=True):
 
 
 class EngineLayout(msgspec.Struct, frozen=True):
-    """Names and sizes of all that the processes of the engine `engine_id` share: its memories, by name, and queues."""
+    """Name and size all that the processes of the engine `engine_id` share: its memories, by name, and queues."""
 
     engine_id: str
     memories: dict[str, MemoryLayout]
@@ -170,7 +170,10 @@ def free(memories: Iterable[Memory]) -> None:
 
 
 class SharedMemory:
-    """The page pools of all memories, the stages' status, the workers' pulses, and an inbox for every process."""
+    """Hold the page pools, the stages' status, the workers' pulses, and every process's inbox.
+
+    The pools are those of all memories.
+    """
 
     def __init__(
         self,
@@ -238,14 +241,14 @@ class SharedMemory:
         return {memory: each for (memory, name), each in self.pools.items() if name == pool}
 
     def reclaim(self, uid: int, number: int | None = None) -> int:
-        """Free every page that is still tagged with a request, and return how many there were.
+        """Free every page that is still tagged with a request. Returns how many there were.
 
         If there is a `number`, only pages that this instance took.
         """
         return sum(pool.reclaim(request=uid, instance=number) for pool in self.pools.values())
 
     def reclaim_in(self, memory: str, uid: int, *, spared: str) -> None:
-        """Free the pages of a memory that are tagged with a request, but those that the instance `spared` took."""
+        """Free the pages of a memory that are tagged with a request. Those that the instance `spared` took stay."""
         numbers = {self.number(instance) for instance in self.layout.instances} - {self.number(spared)}
         for pool in self.of(memory).values():
             for number in numbers:
@@ -266,10 +269,10 @@ class SharedMemory:
         return 1 + self.layout.instances.index(instance)
 
     def bear_anew(self, instance: str) -> int:
-        """Begin the next incarnation of an instance whose worker has died, and return its number.
+        """Begin the next incarnation of an instance whose worker has died. Returns its number.
 
-        What lies in its inbox is `unread`, and whoever waits for room there goes on. Raises ArenaError if there is no
-        memory for another inbox.
+        What lies in its inbox is `unread`, and a sender that waits for room there goes on. Raises ArenaError if there
+        is no memory for another inbox.
         """
         incarnation = self.layout.incarnation(instance) + 1
         layout = self.layout.reborn(instance, incarnation)
@@ -283,9 +286,9 @@ class SharedMemory:
         return incarnation
 
     def unread(self, instance: str) -> list[bytes]:
-        """Return what has come to the inbox of the instance's dead worker and was not taken out, as far as it is there.
+        """Return the messages that an instance's dead worker has not taken out.
 
-        Others may send to it until they hear of the next incarnation.
+        More may come until the others hear of the next incarnation.
         """
         if instance not in self._unread:
             return []
@@ -295,7 +298,7 @@ class SharedMemory:
         return messages
 
     def follow(self, instance: str, incarnation: int) -> None:
-        """Send to this incarnation of an instance from now on, if that is a later one."""
+        """Send to this incarnation of an instance from now on, if it is later."""
         if incarnation > self.layout.incarnation(instance):
             self.layout = self.layout.reborn(instance, incarnation)
             self.inboxes[instance] = MessageQueue.attach(self.layout.inbox(instance))
@@ -309,7 +312,7 @@ class SharedMemory:
             inbox.unlink()
 
     def check_integrity(self) -> None:
-        """Raise PoolError if any pool is not as it must be while no request is in flight."""
+        """Raise PoolError if any pool is damaged. No request may be in flight."""
         for (memory, name), pool in self.pools.items():
             check_pool(f"{memory} {name}" if len(self.layout.memories) > 1 else name, pool)
 

@@ -1,4 +1,4 @@
-"""The instances' status, told without messages: a few numbers in shared memory."""
+"""Share the instances' status without messages: a few numbers in shared memory."""
 
 from collections.abc import Sequence
 
@@ -20,11 +20,13 @@ _NONE = 0  # no turn: the clock has left zero behind long ago
 
 
 class Status:
-    """One row a stage of an instance: whether it has work for the cores, how many requests it has yet to bring to its
-    end, and whether it is doing that right now. Decode tells what share of their budgets other stages may take (until
-    then all of it), and the time between tokens, for which that is so.
+    """Hold one row a stage of an instance.
 
-    Behind the rows there are as many pages of patches as one instance has given another one to encode; who encodes
+    It tells whether the stage has work for the cores, how many requests it has yet to bring to their end, and whether
+    it is working right now. Decode tells the share of their budgets that other stages may take (until then all of it),
+    and the time between tokens for which that is so.
+
+    Behind the rows there are as many pages of patches as one instance has given another one to encode; the encoder
     tells how many of them are done. Behind these there are, for each stage of an instance and each memory, the most
     pages of the stage's buffer that were in use, and the place in the order of service of the first request that waits
     for some.
@@ -64,7 +66,10 @@ class Status:
         return self._numbers[self._index(instance, Stage.PREFILL, _JOINING)] != 0
 
     def set_share(self, instance: str, share: float, tbt: float) -> None:
-        """Tell the share in (0, 1], and the time between tokens, 99th percentile, in seconds (0: unknown)."""
+        """Tell the share in (0, 1] and the time between tokens.
+
+        The time is the 99th percentile in seconds (0: unknown).
+        """
         self._numbers[self._index(instance, Stage.DECODE, _SHARE)] = round(share * _MILLIONTHS)
         self._numbers[self._index(instance, Stage.DECODE, _TBT)] = round(tbt * _MILLIONTHS)
 
@@ -85,7 +90,7 @@ class Status:
         self._numbers[index + _TURN] = round(min(turn, _LATEST) * _MILLIONTHS) + _LATER if place else _NONE
 
     def first(self, instance: str, stage: Stage, memory: str) -> Place | None:
-        """Return what was told of the first that waits for the stage's pages of a memory; None if nobody does."""
+        """Return the first that waits for the stage's pages of a memory, as told. None if nobody does."""
         index = self._place(instance, stage, memory)
         priority, turn = self._numbers[index + _PRIORITY], self._numbers[index + _TURN]
         return None if turn == _NONE else (priority, turn / _MILLIONTHS)
@@ -95,11 +100,14 @@ class Status:
         self._numbers[self._given(sender, receiver)] += patch_pages
 
     def encoded(self, instance: str, patch_pages: int) -> None:
-        """Tell that so many pages of patches given to an instance are encoded, or not wanted any more."""
+        """Tell that so many pages of patches given to an instance are done.
+
+        They are encoded, or not wanted any more.
+        """
         self._numbers[self._index(instance, Stage.ENCODE, _ENCODED)] += patch_pages
 
     def least_pending(self, encoders: Sequence[str]) -> str:
-        """Return which of these instances has the fewest pages of patches to encode, else the first."""
+        """Return which of these instances has the fewest patch pages to encode. Equal ones: the first."""
         return encoders[0] if len(encoders) == 1 else min(encoders, key=self._pending)
 
     def used(self, instance: str, stage: Stage, pages: int, memory: str) -> None:
@@ -113,9 +121,10 @@ class Status:
         return max(self._numbers[self._peak(instance, stage, memory)] for instance in self._instances)
 
     def leave(self, instance: str) -> None:
-        """Have an instance tell nothing any more: its worker has ended, and the next one may host other stages.
+        """Have an instance tell nothing any more.
 
-        What it was given and has encoded, and what it used at most, stays.
+        Its worker has ended, and the next one may host other stages. The numbers of pages that it was given and has
+        encoded, and that it used at most, stay.
         """
         for stage in _STAGES:
             for column in _PRESENT:
@@ -124,7 +133,7 @@ class Status:
                 self.set_first(instance, stage, memory, None)
 
     def owes_nothing(self, instance: str) -> None:
-        """Have an instance whose worker has died have nothing to encode, when nobody gives it anything any more."""
+        """Have an instance whose worker has died have nothing to encode. Nobody gives it anything any more."""
         self._numbers[self._index(instance, Stage.ENCODE, _ENCODED)] = self._given_to(instance)
 
     def _pending(self, encoder: str) -> int:

@@ -1,4 +1,4 @@
-"""Where a model's tensors come from: what `weights` needs of a source, and the safetensors files of a checkpoint."""
+"""Define sources of a model's tensors: what `weights` needs of one, and the safetensors files of a checkpoint."""
 
 from collections.abc import Iterator
 from math import prod
@@ -30,7 +30,7 @@ _DTYPES = {
 
 
 class Header(NamedTuple):
-    """What can be known of a tensor without its values; `scheme` if it is a quantised matrix."""
+    """Describe a tensor without its values, with a `scheme` if it is a quantised matrix."""
 
     name: str
     dtype: torch.dtype
@@ -40,17 +40,17 @@ class Header(NamedTuple):
 
 
 class Tensors(Protocol):
-    """A model's tensors, of which one at a time need be in memory."""
+    """Read a model's tensors, of which one at a time need be in memory."""
 
     def headers(self) -> list[Header]:
-        """List all tensors, at least one of them with values, in the order in which they are to lie in memory."""
+        """List all tensors, at least one with values, in the order of memory."""
 
     def read(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield each tensor of the headers once, by its name, in any order and any dtype."""
+        """Yield each tensor of the headers once, by its name. They come in any order and any dtype."""
 
 
 class Weights(Protocol):
-    """A model's tensors as `Tensors`, of which those whose headers have a scheme are quantised matrices."""
+    """Read a model's tensors as `Tensors`. Those whose headers have a scheme are quantised matrices."""
 
     def headers(self) -> list[Header]:
         """List all as `Tensors` does."""
@@ -60,7 +60,7 @@ class Weights(Protocol):
 
 
 class SafetensorsFiles:
-    """The tensors in a checkpoint's files, in the files' order."""
+    """Read the tensors in a checkpoint's files, in the files' order."""
 
     def __init__(self, model_dir: Path) -> None:
         """Find the files; raises ConfigError if there are none or one is missing."""

@@ -32,7 +32,7 @@ EXPERT = re.compile(r"(.*\.experts)\.(\d+)\.(gate|up|down)_proj\.weight")
 
 
 class Entry(NamedTuple):
-    """A tensor's place in the memory; `dtype` is torch's name, `row` the elements that a spaced matrix's row takes."""
+    """Place a tensor in the memory. `dtype` is torch's name, `row` the elements that a spaced matrix's row takes."""
 
     dtype: str
     shape: list[int]
@@ -109,7 +109,7 @@ def create_weights(
 
 
 def write_weights(memories: Sequence[Memory], tensors: Tensors) -> None:
-    """Read all tensors once, and copy each into the memories that `create_weights` has made for it."""
+    """Read all tensors once, and copy each into the memories for it. `create_weights` has made these."""
     made = [(memory, _entries(memory)) for memory in memories]
     for name, tensor in tensors.read():
         for memory, entries in made:

@@ -55,7 +55,7 @@ NOT_DIVIDED = "this language model's layers are not those that can be divided; l
 
 
 class Processor:
-    """Prompts and media of one checkpoint, by its own rules; needs no weights."""
+    """Process prompts and media of one checkpoint, by its own rules; needs no weights."""
 
     #: what the chat template renders for a medium; none for a model that takes no such media
     placeholders: Mapping[MediaKind, str] = {}
@@ -107,7 +107,7 @@ class Processor:
         raise PromptError("this model does not take videos", "messages")
 
     def media_text(self, plan: MediaPlan) -> str:
-        """Return the text that replaces a medium's placeholder, with one visual token for each of its `runs`."""
+        """Return the text that replaces a medium's placeholder. It has one visual token for each of its `runs`."""
         return self.placeholders[plan.kind]
 
     def media_texts(self, media: Sequence[MediaPlan]) -> Sequence[str]:
@@ -181,7 +181,7 @@ class Processor:
         return pieces
 
     def _check_runs(self, media: Sequence[MediaPlan], limit: int) -> None:
-        """Raise TooLongError for media of so many parts that their text alone would have more than `limit` tokens."""
+        """Raise TooLongError for media of too many parts. Their text alone would have more than `limit` tokens."""
         if (runs := sum(len(self.runs(plan)) for plan in media)) > limit:
             raise TooLongError(runs)
 
@@ -206,7 +206,7 @@ class Processor:
 
 
 class LanguageAdapter:
-    """The modules of one checkpoint's networks over shared weights (used in place, never written)."""
+    """Hold the modules of one checkpoint's networks over shared weights (used in place, never written)."""
 
     #: rows of rotary positions: 3 for M-RoPE
     position_rows: ClassVar[int] = 1
@@ -284,9 +284,10 @@ class LanguageAdapter:
         return torch.arange(len(token_ids))[None] + (LONG if is_long else 0)
 
     def next_position(self, positions: Tensor) -> int:
-        """Return the offset with which generated token i (from 0), at index n + i, has position n + i + offset.
+        """Return the offset of generated tokens' positions.
 
-        Positions count on from the prompt's last token, as `generate` does, even where a video's times reached further.
+        Token i (from 0), at index n + i, has position n + i + offset. Positions count on from the prompt's last token,
+        as `generate` does, even where a video's times reached further.
         """
         return int(positions[:, -1].max()) + 1 - positions.shape[1]
 
@@ -316,7 +317,7 @@ class LanguageAdapter:
         raise TypeError(f"{type(self).__name__} has no vision encoder")
 
     def tail(self, plan: MediaPlan) -> Tensor:
-        """Return the visual tokens [plan.tail_tokens, hidden] at a medium's end that belong to none of its units."""
+        """Return the visual tokens at a medium's end that no unit has. They are [plan.tail_tokens, hidden]."""
         raise TypeError(f"{type(self).__name__} has no visual tokens without pixels")
 
     @torch.inference_mode()
@@ -380,7 +381,7 @@ class LanguageAdapter:
         return {"inputs_embeds": embeds[None]}
 
     def decoder(self, kv: KVCache, rows: int, tokens: int) -> Decoder | None:
-        """Return what decodes up to so many sequences of so many tokens on the device by itself.
+        """Return the device's own decoder of so many sequences of so many tokens.
 
         None where a step of decode is one like all others.
         """
@@ -397,7 +398,7 @@ class LanguageAdapter:
 
 
 def _decoder(model: Any) -> Any:
-    """Return the text model without its head, which Llama 4 alone does not name as the others do."""
+    """Return the text model without its head. Llama 4 alone does not name it as the others do."""
     decoder = model.get_decoder()
     return model.model if decoder is model else decoder
 

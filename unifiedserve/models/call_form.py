@@ -1,4 +1,4 @@
-"""The form in which a chat template writes arguments that are no JSON: an answer may be cut off within a call."""
+"""Find the form in which a chat template writes arguments that are no JSON. An answer may be cut off within a call."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -9,7 +9,10 @@ _BROKEN = '{"river": "'
 
 
 class CallForm:
-    """Knows whether a template takes the text of arguments over, by what `render` makes of a broken call."""
+    """Know whether a template takes the text of arguments over.
+
+    It learns that from what `render` makes of a broken call.
+    """
 
     def __init__(self, render: Callable[[Sequence[Message]], str]) -> None:
         self._takes_text = _takes_text(render)

@@ -1,4 +1,4 @@
-"""From chat messages to token ids, through the checkpoint's own template.
+"""Turn chat messages into token ids, through the checkpoint's own template.
 
 Text that users write must not act as control tokens: `<|im_end|>` in a question is eight characters, not the end
 of a turn. Before rendering, a marker is put inside every special token's text found in the messages; the rendered
@@ -35,7 +35,7 @@ def load_tokenizer(model_dir: Path) -> Any:
 
 
 class ChatTemplate:
-    """The tokenizer of a checkpoint and its chat template (`override` replaces the latter).
+    """Hold the tokenizer of a checkpoint and its chat template (`override` replaces the latter).
 
     Raises ConfigError if the tokenizer is missing or cannot be loaded.
     """
@@ -102,7 +102,7 @@ class ChatTemplate:
 
     @cached_property
     def _plain_text(self) -> TextEncoder:
-        """Load a second tokenizer, for which special tokens are text: the option is state, which threads may share."""
+        """Load a second tokenizer, for which special tokens are text. The option is state, which threads may share."""
         tokenizer = load_transformers().AutoTokenizer.from_pretrained(self._model_dir, split_special_tokens=True)
         return TextEncoder(tokenizer)
 

@@ -1,4 +1,4 @@
-"""The files of a Qwen2.5-VL checkpoint beside its weights, as those on the hub have them."""
+"""Write the files of a Qwen2.5-VL checkpoint beside its weights, as the hub has them."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -121,7 +121,7 @@ def train_tokenizer(sentences: Iterable[str], vocabulary: int) -> Tokenizer:
 
 
 def model_config(tokenizer: Tokenizer, text: Mapping[str, Any], vision: Mapping[str, Any]) -> dict[str, Any]:
-    """Make a config.json laid out flat, with the text model's fields at the top, as in the checkpoints on the hub.
+    """Make a flat config.json as in the checkpoints on the hub. The text model's fields are at the top.
 
     `text` and `vision` are the fields that are a model's own: its sizes, positions and attention.
     """
@@ -161,7 +161,7 @@ def model_config(tokenizer: Tokenizer, text: Mapping[str, Any], vision: Mapping[
 
 
 def hub_name(name: str) -> str:
-    """Return a parameter's name in checkpoints on the hub, which are older than the names of the modules."""
+    """Return a parameter's name in checkpoints on the hub. These are older than the names of the modules."""
     return name.replace("model.language_model.", "model.").replace("model.visual.", "visual.")
 
 

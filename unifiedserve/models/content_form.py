@@ -1,4 +1,4 @@
-"""The form in which a chat template reads what a message says: text, or a list of parts.
+"""Find the form in which a chat template reads what a message says: text, or a list of parts.
 
 Clients send either; a template that reads only one of them fails with the other, or leaves it out without a word.
 """
@@ -12,7 +12,7 @@ _SAID = "a river"
 
 
 class ContentForm:
-    """Knows which forms a template reads, by what `render` makes of a question in each."""
+    """Know which forms a template reads, by what `render` makes of a question in each."""
 
     def __init__(self, render: Callable[[Sequence[Message]], str]) -> None:
         self._text = _reads(render, _SAID)

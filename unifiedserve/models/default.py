@@ -1,4 +1,4 @@
-"""The model that is served when none is named: it comes with the package."""
+"""Locate the model that is served when none is named: it comes with the package."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Random weights in a model's shapes: the speed of a checkpoint without its files.
+"""Make random weights in a model's shapes: the speed of a checkpoint without its files.
 
 All tensors are cut from one row of normal numbers, which repeats itself; where a tensor begins follows from its name.
 The period is a prime, so no two rows of a matrix are alike.
@@ -21,7 +21,7 @@ _DEVIATION = 0.02  # what most families begin training with
 
 
 class DummyTensors:
-    """The tensors that a checkpoint of `config` would hold: norms' weights 1, biases 0, all else random.
+    """Make the tensors that a checkpoint of `config` would hold: norms' weights 1, biases 0, all else random.
 
     The values of one follow from its name and shape, and from the deviation that `config` names.
     """

@@ -1,4 +1,4 @@
-"""Encoders that stop between their layers, so that short prompts need not wait for a whole batch.
+"""Stop encoders between their layers, so that short prompts need not wait for a batch.
 
 Towers of transformers have one `forward` for all layers; a greenlet leaves it and comes back.
 """
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def pause() -> None:
-    """Go on with what runs the encoder by `layer_by_layer`, if it is run so, until that comes back."""
+    """Let the runner by `layer_by_layer` go on, until it comes back. An encoder that is not run so does not pause."""
     running = getcurrent()
     if isinstance(running, _Encoding) and running.parent is not None:
         running.parent.switch()
@@ -43,7 +43,7 @@ def layer_by_layer(encode: Callable[[], T]) -> Generator[None, None, T]:
 
 
 def run_through(layers: Generator[None, None, T]) -> T:
-    """Run what yields before each layer from its beginning to its end, and return its result."""
+    """Run a generator that yields before each layer to its end. Returns its result."""
     while True:
         try:
             next(layers)
@@ -53,4 +53,4 @@ def run_through(layers: Generator[None, None, T]) -> T:
 
 
 class _Encoding(greenlet):
-    """An encoder that is run layer by layer."""
+    """Run an encoder layer by layer."""

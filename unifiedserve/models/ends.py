@@ -1,4 +1,4 @@
-"""The tokens that end an answer, by the rules of transformers' `generate`."""
+"""Find the tokens that end an answer, by the rules of transformers' `generate`."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Which frames of a video a model sees, for families that spread them evenly."""
+"""Sample the frames that a model sees, for families that spread them evenly."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Checkpoints by their names, and the only door to `transformers`."""
+"""Find checkpoints by their names. This is the only door to `transformers`."""
 
 import importlib
 import sys

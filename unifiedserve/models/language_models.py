@@ -1,4 +1,4 @@
-"""What is known of the language models in checkpoints: others are refused before anything is served."""
+"""Know the language models in checkpoints: others are refused before anything is served."""
 
 from itertools import product
 from typing import Any
@@ -33,7 +33,7 @@ _DIRECTIONS = {"is_causal": True, "use_bidirectional_attention": False}
 
 
 def check_language_model(config: Any) -> None:
-    """Raise ConfigError, which names file, field and value, for a language model that is not known."""
+    """Raise ConfigError for an unknown language model. It names file, field and value."""
     text = config.get_text_config()
     name = f"{config.name_or_path}/config.json{'' if text is config else ': text_config'}"
     if text.model_type not in LANGUAGE_MODELS:

@@ -1,6 +1,7 @@
-"""What some layers do by the positions of their tokens: see only chunks of a sequence, and make queries larger.
+"""Apply what some layers do by the positions of their tokens.
 
-A ragged batch has tokens of several sequences, which modules of transformers cannot count: so it is done here.
+They see only chunks of a sequence, and make queries larger. A ragged batch has tokens of several sequences, which
+modules of transformers cannot count: so it is done here.
 """
 
 from typing import Any
@@ -14,7 +15,7 @@ CHUNKED_ATTENTION = "chunked_attention"
 
 
 def mark_layers(language_model: Any) -> None:
-    """Note in each attention what it does by positions, and keep its module from doing the same.
+    """Note in each attention what it does by positions. Its module is kept from doing the same.
 
     It is `attention_chunk`, of how many positions a chunk is, and `tuned_queries`, whether queries depend on them.
     """
@@ -29,7 +30,10 @@ def mark_layers(language_model: Any) -> None:
 
 
 def tune_queries(module: Any, query: Tensor, batch: RaggedBatch) -> Tensor:
-    """Return query [1, heads, T, head_dim], the larger the further the tokens are from the start, as Llama 4 does."""
+    """Return query [1, heads, T, head_dim], made larger as Llama 4 does.
+
+    It grows with the tokens' distance from the start.
+    """
     numbers = batch.positions.to(query.device).float() + 1.0
     factors = torch.log1p(torch.floor(numbers / module.floor_scale)) * module.attn_scale + 1.0
     tuned: Tensor = query * factors[:, None]

@@ -1,4 +1,4 @@
-"""Layers with linear attention on ragged batches: Gated DeltaNet (arXiv:2412.06464) as in Qwen3.5."""
+"""Run layers with linear attention on ragged batches: Gated DeltaNet (arXiv:2412.06464) as in Qwen3.5."""
 
 import importlib
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from unifiedserve.memory.recurrent_state import RecurrentStates
 
 
 def number_layers(language_model: Any) -> None:
-    """Number the layers with full attention as the KV cache counts them, and let the others take ragged batches."""
+    """Number the layers with full attention as the KV cache counts them. The others take ragged batches then."""
     full = linear = 0
     for layer in language_model.layers:
         if hasattr(layer, "linear_attn"):
@@ -26,7 +26,7 @@ def number_layers(language_model: Any) -> None:
 
 
 class RaggedDeltaNet(torch.nn.Module):
-    """The `number`-th linear attention of a model: transformers' `module` with states in `RecurrentStates`."""
+    """Run the `number`-th linear attention of a model: transformers' `module` with states in `RecurrentStates`."""
 
     def __init__(self, module: Any, number: int) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class RaggedDeltaNet(torch.nn.Module):
         return projected[None]
 
     def _advance(self, tokens: Sequence[Tensor], sequences: Tensor, states: RecurrentStates) -> Tensor:
-        """Return [B, n, heads, value_dim] of n new tokens of each of B sequences, and advance their states.
+        """Return [B, n, heads, value_dim] of n new tokens a sequence. Advances the states of the B sequences.
 
         The convolution's inputs are [B, n, channels], strength and decay [B, n, heads].
         """

@@ -1,4 +1,4 @@
-"""A transformers model over weights that are already in memory.
+"""Build a transformers model over weights that are already in memory.
 
 The modules are made on the meta device, then given the shared tensors as parameters; buffers that no checkpoint
 holds (rotary frequencies) are computed as `from_pretrained` computes them.
@@ -45,7 +45,7 @@ def build_model(
     networks: Collection[Network] = tuple(Network),
     part: RankPart | None = None,
 ) -> Any:
-    """Build the generating model of `config` with `weights`, which are on `device`, as its parameters, without a copy.
+    """Build the generating model of `config` with `weights` as its parameters. They are on `device`, and not copied.
 
     If it `generates` nothing its head may be missing, and stays without values. So does all but these `networks`.
     Of the language model it is no more than a rank's `part`, if there is one.
@@ -73,7 +73,7 @@ def build_model(
 
 
 def empty_checkpoint(config: Any, dtype: torch.dtype) -> dict[str, Tensor]:
-    """Return what a checkpoint of `config` holds as meta tensors of `dtype`, by the names that it has there, sorted.
+    """Return a checkpoint of `config` as meta tensors of `dtype`. They have the names in it, sorted.
 
     Tied tensors are there once.
     """
@@ -85,7 +85,7 @@ def empty_checkpoint(config: Any, dtype: torch.dtype) -> dict[str, Tensor]:
 
 
 def networks_of_checkpoint(config: Any) -> NetworkOf:
-    """Return what tells by a tensor's name, in a checkpoint or in memory, to which network of the model it belongs.
+    """Return a function that tells to which network a tensor belongs. It knows names in a checkpoint and in memory.
 
     Raises ConfigError if `config` makes no model.
     """
@@ -95,7 +95,7 @@ def networks_of_checkpoint(config: Any) -> NetworkOf:
 
 
 def _shrink(decoder: Any, head: Any, part: RankPart) -> None:
-    """Leave an empty text model and its head no more than a rank's part of each tensor."""
+    """Leave an empty text model and its head only a rank's part of each tensor."""
     named = dict(decoder.named_modules()) | {"lm_head": head}
     for path, module in named.items():
         for name, parameter in list(module.named_parameters(recurse=False)):
@@ -152,7 +152,10 @@ def _renamed(model: Any, weights: Mapping[str, Stored]) -> dict[str, Stored]:
 
 
 def _renaming(model: Any) -> Callable[[str], tuple[str, Any]]:
-    """Return the rule from a checkpoint's name to the model's, with what converts the tensor, if anything must."""
+    """Return the rule from a checkpoint's name to the model's.
+
+    A converter of the tensor comes along, if anything must.
+    """
     conversion, loading = (
         importlib.import_module(f"transformers.{name}") for name in ("conversion_mapping", "core_model_loading")
     )
@@ -164,9 +167,10 @@ def _renaming(model: Any) -> Callable[[str], tuple[str, Any]]:
 
 
 def _fused_experts(parts: Mapping[str, Tensor], shape: torch.Size) -> Tensor:
-    """Join the experts' matrices [experts, outputs, inputs] that a checkpoint holds one by one, or transposed.
+    """Join the experts' matrices [experts, outputs, inputs] of a checkpoint.
 
-    It is a view, as they lie in the arena (see memory/weights.py). What does not fit the shape is left as it is.
+    It holds them one by one, or transposed. The result is a view, as they lie in the arena (see memory/weights.py).
+    Tensors that do not fit the shape are left as they are.
     """
     if len(parts) == 1:
         (tensor,) = parts.values()

@@ -1,4 +1,4 @@
-"""Matrices that our kernels multiply with: which tensors of a checkpoint they are, and their places in a model."""
+"""Choose matrices for our kernels: which tensors of a checkpoint they are, and their places in a model."""
 
 import re
 from collections.abc import Callable
@@ -19,17 +19,17 @@ _TOWER = re.compile(
 
 
 def language_matrices(config: Any) -> Callable[[str], bool]:
-    """Return what tells by a matrix's name in a checkpoint whether the language model multiplies with it.
+    """Return a function that tells whether the language model multiplies with a matrix.
 
-    Experts' are left out, as transformers takes all of a layer as one tensor; so are those with few outputs, on which
-    much depends: what chooses the experts, and the decay of linear attention.
+    It takes the name in a checkpoint. Experts' are left out, as transformers takes all of a layer as one tensor; so are
+    those with few outputs, on which much depends: what chooses the experts, and the decay of linear attention.
     """
     wanted = [_LAYER, _HEAD, *([_EMBEDDING] if _tied(config) else [])]
     return lambda name: not _OTHERS.search(name) and any(pattern.search(name) for pattern in wanted)
 
 
 def head_matrix(config: Any) -> Callable[[str], bool]:
-    """Return what tells by a matrix's name in a checkpoint whether the language model's head multiplies with it."""
+    """Return a function that tells whether the head multiplies with a matrix. It takes the name in a checkpoint."""
     pattern = _EMBEDDING if _tied(config) else _HEAD
     return lambda name: bool(pattern.search(name)) and not _OTHERS.search(name)
 
@@ -49,7 +49,7 @@ def _tied(config: Any) -> bool:
 
 
 def put_matrix(model: Any, name: str, stored: StoredMatrix, wanted: Tensor) -> None:
-    """Let a model of transformers use a stored matrix as its parameter `name`, which is like `wanted`.
+    """Let a model of transformers use a stored matrix as its parameter `name`. That is like `wanted`.
 
     A module that does nothing else with it is replaced; any other gets a copy of the rows.
     """

@@ -1,4 +1,4 @@
-"""Which of a model's networks a tensor belongs to, by its name: the language model with its head, or the encoder."""
+"""Tell a tensor's network by its name: the language model with its head, or the encoder."""
 
 import re
 from collections.abc import Callable

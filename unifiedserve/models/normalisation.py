@@ -1,4 +1,4 @@
-"""The normalisation of pixels that an encoder was trained with."""
+"""Normalise pixels as in an encoder's training."""
 
 from collections.abc import Sequence
 from numbers import Real

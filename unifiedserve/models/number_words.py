@@ -1,4 +1,4 @@
-"""English words for numbers, as prompts of some families spell them."""
+"""Spell numbers in English words, as prompts of some families do."""
 
 _ONES = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "

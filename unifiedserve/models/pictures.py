@@ -1,4 +1,4 @@
-"""Families whose encoder reads square pictures of one size: CLIP, SigLIP, InternViT.
+"""Adapt families whose encoder reads square pictures of one size: CLIP, SigLIP, InternViT.
 
 A row of the patch buffer is a piece of a picture [3, side, side], of three times the side's bytes.
 """
@@ -33,7 +33,7 @@ Units = Sequence[tuple[MediaPlan, int]]
 
 
 class PictureProcessor(Processor, ABC):
-    """A processor by the checkpoint's rules for images and videos; `side` of the pictures is for the family to tell.
+    """Process by the checkpoint's rules for images and videos. The family tells the `side` of the pictures.
 
     Raises ConfigError if the rules are missing or malformed, or not those that the family follows.
     """
@@ -75,7 +75,7 @@ class PictureProcessor(Processor, ABC):
 
 
 class PictureAdapter(LanguageAdapter):
-    """An adapter that normalises pictures as transformers does, and leaves the rest to `features`."""
+    """Normalise pictures as transformers does, and leave the rest to `features`."""
 
     def __init__(
         self,
@@ -135,14 +135,14 @@ def square_side(rules: Rules, name: str = "size") -> int:
 
 
 def check_side(rules: Rules, name: str, side: int, config: Any) -> None:
-    """Raise ConfigError for pictures, by a field of `side` pixels, of another size than the encoder reads."""
+    """Raise ConfigError for pictures of another size than the encoder reads. A field sets `side` pixels."""
     wanted = config.vision_config.image_size
     if side != (wanted if isinstance(wanted, int) else wanted[0]):
         raise rules.error(name, f"of {wanted} pixels, as config.json's vision_config.image_size")
 
 
 class WholePicture:
-    """Pictures that are shown whole, or their middle: resized to a size or by their shorter side, then cropped.
+    """Show pictures whole, or their middle: resized to a size or by their shorter side, then cropped.
 
     If there is a colour for a `square`, they are first padded with it to one. Raises ConfigError unless they all
     become squares.
@@ -181,7 +181,7 @@ def _keys(size: Any) -> set[str]:
 
 
 def picture_tokens(config: Any, side: int) -> int:
-    """Return the visual tokens of a picture, by transformers' rule for selecting features of the encoder."""
+    """Return the visual tokens of a picture, by transformers' rule for selecting features. These are the encoder's."""
     vision = config.vision_config
     tokens: int = (side // vision.patch_size) ** 2
     tokens += vision.model_type in WITH_CLASS_TOKEN
@@ -190,7 +190,7 @@ def picture_tokens(config: Any, side: int) -> int:
 
 
 def check_picture_tokens(model_dir: Path, config: Any, side: int) -> None:
-    """Raise ConfigError if the processor counts other visual tokens in a picture than the model makes.
+    """Raise ConfigError if the processor and the model count a picture's visual tokens differently.
 
     transformers takes the rule for selecting features from both processor_config.json and config.json.
     """

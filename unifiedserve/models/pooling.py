@@ -1,4 +1,4 @@
-"""Checkpoints that make embeddings, and how a prompt's hidden states become one vector.
+"""Pool a prompt's hidden states into one vector, as checkpoints that make embeddings do.
 
 Such checkpoints are as sentence-transformers saves them: modules.json lists the model, a pooling and maybe a
 normalisation.
@@ -19,7 +19,7 @@ Vector = npt.NDArray[np.float32]
 
 
 class Pooling(NamedTuple):
-    """The rule that makes the vector of hidden states, and whether it has length 1.
+    """Choose the rule that makes the vector of hidden states, and whether it has length 1.
 
     `dimensions` are the lengths to which it may be cut: none, these, or any (None), for a model trained for that.
     """
@@ -62,7 +62,7 @@ def _modules(path: Path) -> list[dict[str, Any]]:
 
 
 def _mode(path: Path) -> Mode:
-    """Return the mode, which older files give by a flag for each and newer ones by its name."""
+    """Return the mode. Older files give it by a flag for each and newer ones by its name."""
     config = read_json(path)
     flags = {"cls": "pooling_mode_cls_token", "lasttoken": "pooling_mode_lasttoken", "mean": "pooling_mode_mean_tokens"}
     on = [key for key, value in config.items() if key.startswith("pooling_mode_") and value is True]

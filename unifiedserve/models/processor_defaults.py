@@ -1,6 +1,7 @@
-"""What transformers' processors take where a checkpoint's files leave a field out, as far as it changes anything.
+"""Know transformers' defaults for fields that a checkpoint's processor files leave out.
 
-Those of videos cannot be asked themselves, because they cannot be imported without torchvision.
+Only those are here that change anything. The defaults of videos cannot be asked of transformers itself, because these
+processors cannot be imported without torchvision.
 """
 
 from collections.abc import Mapping

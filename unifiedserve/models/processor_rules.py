@@ -1,4 +1,4 @@
-"""The rules of a checkpoint's processors: each field of their files is followed as in transformers, or refused."""
+"""Read the rules of a checkpoint's processors: each field of their files is followed as in transformers, or refused."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -22,7 +22,7 @@ WITHOUT_EFFECT = frozenset({
 
 @dataclass(frozen=True)
 class Rules:
-    """A processor's fields; those that its file leaves out are its class's own."""
+    """Hold a processor's fields. Those that its file leaves out are its class's own."""
 
     place: str  # the file, and the object in it
     values: Mapping[str, Any]
@@ -37,7 +37,7 @@ class Rules:
         return self.values[name] is not self.defaults[name]
 
     def error(self, name: str, wanted: str) -> ConfigError:
-        """Return an error that names the field and its value, and says what is wanted instead."""
+        """Return an error with the field, its value, and what is wanted instead."""
         return ConfigError(f"{self.place}: {name} is {json.dumps(self.values[name])}, which must be {wanted}")
 
     def check(self, followed: Collection[str]) -> None:
@@ -75,7 +75,7 @@ def image_rules(model_dir: Path) -> Rules:
 
 
 def video_rules(model_dir: Path, defaults: Mapping[str, Any]) -> Rules:
-    """Read the rules for videos over the defaults of the class that transformers has for them."""
+    """Read the rules for videos over their class's defaults. These are transformers'."""
     return raw_rules(*video_file(model_dir), defaults)
 
 
@@ -86,7 +86,7 @@ def raw_rules(place: str, given: Mapping[str, Any], defaults: Mapping[str, Any])
 
 
 def image_file(model_dir: Path) -> tuple[str, Mapping[str, Any]]:
-    """Find the fields for images where transformers looks for them first, and say where they are."""
+    """Find the fields for images where transformers looks first, and say where they are."""
     nested = read_json(model_dir / NESTED, default={})
     if given := nested.get("image_processor"):
         return f"{model_dir / NESTED}: image_processor", given
@@ -94,7 +94,7 @@ def image_file(model_dir: Path) -> tuple[str, Mapping[str, Any]]:
 
 
 def video_file(model_dir: Path) -> tuple[str, Mapping[str, Any]]:
-    """Find the fields for videos where transformers looks for them first, which may be those for images."""
+    """Find the fields for videos where transformers looks first. They may be those for images."""
     nested = read_json(model_dir / NESTED, default={})
     if given := nested.get("video_processor"):
         return f"{model_dir / NESTED}: video_processor", given

@@ -1,4 +1,4 @@
-"""The families by the `model_type` in a checkpoint's config.json."""
+"""List the families by the `model_type` in a checkpoint's config.json."""
 
 import importlib
 from collections.abc import Collection, Mapping
@@ -21,7 +21,7 @@ from unifiedserve.ranks.group import Group
 
 
 class Family(NamedTuple):
-    """The two sides of a family, each as `module:Class` below unifiedserve.models."""
+    """Name the two sides of a family, each as `module:Class` below unifiedserve.models."""
 
     processor: str
     adapter: str
@@ -110,7 +110,7 @@ def load_adapter(
     networks: Collection[Network] = tuple(Network),
     group: Group | None = None,
 ) -> LanguageAdapter:
-    """Load a checkpoint's model side, or these networks of it, over attached weights, which are on the device.
+    """Load a checkpoint's model side, or these networks of it, over attached weights. The weights are on the device.
 
     In a `group` it is one rank's part. Raises ConfigError as the adapter does.
     """

@@ -1,6 +1,7 @@
-"""Rotary embeddings that change with a sequence's length, by that of each request: others in a batch do not count.
+"""Settle rotary embeddings that change with a sequence's length.
 
-As in transformers, the whole prompt's length counts for a prompt's tokens, the length up to it for a generated one.
+That of each request counts, not that of others in a batch. As in transformers, the whole prompt's length counts for a
+prompt's tokens, the length up to it for a generated one.
 """
 
 from copy import deepcopy
@@ -28,7 +29,7 @@ def short_length(text_config: Any) -> int | None:
 
 
 def settle_rope(language_model: Any, position_rows: int) -> None:
-    """Let the rotary embedding of a text model of transformers depend on each token's position alone.
+    """Let a text model's rotary embedding depend on each token's position alone. The model is transformers'.
 
     Raises ConfigError for one that changes and differs between kinds of layers, or has several positions for a token.
     """
@@ -49,7 +50,7 @@ def settle_rope(language_model: Any, position_rows: int) -> None:
 
 
 class LongRope(nn.Module):
-    """Takes one set of rotations or another for each token, in place of a module that takes one for all."""
+    """Take one set of rotations or another for each token. The module that it replaces takes one for all."""
 
     def __init__(self, rotary: Any) -> None:
         super().__init__()

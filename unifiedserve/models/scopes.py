@@ -1,4 +1,4 @@
-"""Scopes of cross-attention: which visual tokens a prompt's tokens attend to."""
+"""Scope cross-attention: which visual tokens a prompt's tokens attend to."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from unifiedserve.attention import CrossSpan
 
 
 class Scope(NamedTuple):
-    """The rows of a request's visual tokens that tokens from `start` on, up to the next scope's, attend to.
+    """Name the visual rows that tokens attend to, from `start` to the next scope's. The rows are a request's own.
 
     The last scope goes on in the answer. One that is `early` comes before the first medium.
     """

@@ -1,4 +1,4 @@
-"""Text to token ids, for at most so many of them: that there are more is found out before all of them are made.
+"""Turn text into a limited number of token ids. That there are more is found out before all of them are made.
 
 A tokenizer takes minutes and gigabytes for tens of megabytes of text, whatever becomes of its tokens.
 """
@@ -19,7 +19,7 @@ _CERTAIN = 1.25  # times the limit, where words are
 
 
 class TooLongError(PromptError):
-    """A prompt of more tokens than are allowed; `described` says of how many, or how many at least."""
+    """Signal a prompt of more tokens than are allowed. `described` says of how many, or how many at least."""
 
     def __init__(self, tokens: int, *, counted: bool = False) -> None:
         self.described = str(tokens) if counted else f"at least {tokens}"
@@ -27,13 +27,13 @@ class TooLongError(PromptError):
 
 
 class TextEncoder:
-    """A tokenizer of transformers, with limits."""
+    """Encode by a tokenizer of transformers, with limits."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
 
     def encode(self, text: str, limit: int = NO_LIMIT, *, special: bool = False) -> list[int]:
-        """Return the token ids of a text, with the tokens that are put around it if `special`.
+        """Return the token ids of a text. If `special`, they include the tokens that are put around it.
 
         Raises TooLongError for a text that would have far more than `limit` tokens; a few more may come out.
         """
@@ -41,7 +41,7 @@ class TextEncoder:
         return self._ids(text, special)
 
     def check(self, texts: Sequence[str], limit: int) -> None:
-        """Raise TooLongError if texts have far more than `limit` tokens together, after work in proportion to that."""
+        """Raise TooLongError if texts have far more than `limit` tokens together. The work is in proportion to that."""
         characters = sum(map(len, texts))
         if characters <= limit:
             return
@@ -51,7 +51,10 @@ class TextEncoder:
             self._count(texts, limit)
 
     def _count(self, texts: Iterable[str], limit: int) -> None:
-        """Raise TooLongError when slices of the texts have more tokens than the whole could have if it were allowed."""
+        """Raise TooLongError when slices of the texts have too many tokens.
+
+        The whole could not have as many if it were allowed.
+        """
         counted = 0
         for text in texts:
             for start, end in pairwise([*range(0, len(text), _SLICE), len(text)]):

@@ -1,4 +1,4 @@
-"""Make a tiny Qwen2.5-VL checkpoint with random weights, in the layout of those on the hub; needs no network.
+"""Make a tiny Qwen2.5-VL checkpoint with random weights, laid out as on the hub. Needs no network.
 
     python -m unifiedserve.models.tiny DIRECTORY
 

@@ -1,4 +1,4 @@
-"""What each token adds to a text, in bytes: a character may be made of several tokens.
+"""Find what each token adds to a text, in bytes: a character may be made of several tokens.
 
 The rules are those of the tokenizer's decoder, read once; what they make of a token is found out when it first comes.
 """
@@ -20,7 +20,7 @@ class TokenPiece(NamedTuple):
 
 
 class TokenBytes(dict[int, TokenPiece]):
-    """The pieces that have come so far, by token; others are added as they are asked for."""
+    """Hold the pieces that have come so far, by token. Others are added as they are asked for."""
 
     def __init__(self, tokenizer: Any) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ def _byte_level(written: str) -> bytes:
 
 @cache
 def _byte_letters() -> dict[int, str]:
-    """Return the letters that stand for bytes in byte-level vocabularies, and for no byte what stands for none."""
+    """Return the letters that stand for bytes in byte-level vocabularies. Letters that stand for none are left out."""
     shown = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     hidden = [byte for byte in range(256) if byte not in shown]
     letters = dict.fromkeys(hidden, "\uffff")

@@ -124,7 +124,7 @@ class Search:
 
     @property
     def nearest(self) -> Rated | None:
-        """Return the candidate that would meet the targets first if they were longer; None unless nothing meets them."""
+        """Return the candidate that would meet longer targets first. None unless nothing meets them."""
         if self.ranking.best:
             return None
         scales = {

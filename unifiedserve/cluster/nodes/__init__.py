@@ -1,1 +1,4 @@
-"""Nodes as actors of Ray: each keeps an engine or a router running; a controller keeps as many as there should be."""
+"""Run nodes as actors of Ray.
+
+Each keeps an engine or a router running; a controller keeps as many as there should be.
+"""

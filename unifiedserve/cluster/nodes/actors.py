@@ -1,4 +1,4 @@
-"""What the controller asks of whatever keeps its nodes."""
+"""Define what the controller asks of the keeper of its nodes."""
 
 from typing import NamedTuple, Protocol
 
@@ -7,11 +7,11 @@ from unifiedserve.cluster.nodes.reports import NodeReport, NodeSpec
 
 
 class NodeError(Exception):
-    """A node that has ended, or cannot be reached."""
+    """Signal a node that has ended, or cannot be reached."""
 
 
 class NodeName(NamedTuple):
-    """What the name of a node's actor tells, such as `text-0@5f2e81aa`: it outlives every controller."""
+    """Read the name of a node's actor, such as `text-0@5f2e81aa`: it outlives every controller."""
 
     name: str
     pool: str
@@ -25,13 +25,13 @@ class NodeName(NamedTuple):
 
 
 class Actors(Protocol):
-    """All nodes of a cluster, by the names of their actors."""
+    """Reach all nodes of a cluster, by the names of their actors."""
 
     def names(self) -> list[str]:
         """Return the names of all that there are, or that wait for room."""
 
     def start(self, spec: NodeSpec, resources: Resources) -> None:
-        """Have a node started when there is room, and started again, here or elsewhere, when it has ended."""
+        """Have a node started when there is room. When it ends, it is started again, here or elsewhere."""
 
     async def report(self, actor: str) -> NodeReport:
         """Return what a node tells, once it can. Raises NodeError."""

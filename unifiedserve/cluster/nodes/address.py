@@ -1,4 +1,4 @@
-"""Where Ray is: the address that this machine remembers, and whether anybody listens there."""
+"""Find Ray: the address that this machine remembers, and whether anybody listens there."""
 
 import os
 import socket

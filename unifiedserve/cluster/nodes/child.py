@@ -1,4 +1,4 @@
-"""A command of ours that ends with whoever started it: `python -m …nodes.child PARENT ARGUMENTS`."""
+"""Run a command of ours that ends with its starter: `python -m …nodes.child PARENT ARGUMENTS`."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""A cluster as the commands of its user see it."""
+"""Control a cluster as the commands of its user see it."""
 
 import logging
 import os
@@ -31,7 +31,7 @@ _ADDRESS = "RAY_ADDRESS"
 
 
 def connect(address: str) -> None:
-    """Connect to the Ray at an address, else that of RAY_ADDRESS, else that of this machine.
+    """Connect to the Ray at an address. The default is that of RAY_ADDRESS, then that of this machine.
 
     Raises ConfigError if there is none.
     """
@@ -76,7 +76,7 @@ def check_room(cluster: Cluster) -> None:
 
 
 class RunningCluster:
-    """The controller of a cluster that is up. Each method raises ConfigError if it does not answer."""
+    """Reach the controller of a cluster that is up. Each method raises ConfigError if it does not answer."""
 
     def __init__(self, controller: Any) -> None:
         self._controller = controller

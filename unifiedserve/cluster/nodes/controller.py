@@ -1,4 +1,4 @@
-"""The actor that keeps as many nodes as there should be, and tells routers of them.
+"""Keep as many nodes as there should be, and tell routers of them.
 
 It holds nothing that is lost with it: which nodes there are is known to Ray, how they are to themselves.
 """
@@ -30,7 +30,7 @@ _LOOPBACK = "127.0.0.1"
 
 
 class Controller:
-    """Brings the cluster to what its file says, turn by turn. Made within an event loop."""
+    """Bring the cluster to what its file says, turn by turn. Made within an event loop."""
 
     def __init__(self, actors: Actors, cluster: Cluster, own_ray: RayProcess | None, *, restarted: bool) -> None:
         """Take over the nodes that there are; `own_ray` is the Ray that was started for this cluster alone.

@@ -1,4 +1,4 @@
-"""A Ray of this cluster's own, for one machine: a process that starts it, and ends it with itself."""
+"""Run a Ray of this cluster's own, for one machine: a process that starts it, and ends it with itself."""
 
 import os
 import secrets
@@ -17,7 +17,10 @@ _OBJECT_STORE_BYTES = 100 << 20  # nodes exchange no objects, and need /dev/shm 
 
 
 class RayProcess(msgspec.Struct, frozen=True):
-    """The process that has started Ray; `created`, in seconds since 1970, tells it from a later one of this id."""
+    """Describe the process that has started Ray.
+
+    `created`, in seconds since 1970, tells it from a later one of this id.
+    """
 
     pid: int
     created: float

@@ -1,4 +1,4 @@
-"""What a node's engine tells of its load over HTTP, as routers ask for it: so it shows who can be reached, too."""
+"""Watch an engine's load over HTTP, as routers ask for it. This shows which nodes can be reached, too."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ _PATIENCE = 5.0  # seconds of silence after which a node is cut off
 
 
 class LoadWatch:
-    """Looks at one engine again and again, and keeps what it told last. Made within an event loop."""
+    """Look at one engine again and again, and keep what it told last. Made within an event loop."""
 
     def __init__(self, url: str) -> None:
         self.url = url

@@ -1,4 +1,4 @@
-"""An actor that keeps one server running: an engine, or a router."""
+"""Keep one server running in an actor: an engine, or a router."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ _UNTIL_ROUTERS_KNOW = 2.0  # seconds in which all routers hear that a node drain
 
 
 class Node:
-    """Keeps a server running until it is drained: restarts one that ends or hangs.
+    """Keep a server running until it is drained: restart one that ends or hangs.
 
     Made within an event loop, which Ray's asynchronous actors have.
     """

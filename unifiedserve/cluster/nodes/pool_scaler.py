@@ -1,4 +1,4 @@
-"""How many nodes a pool with min and max should have, from what its nodes tell of their load."""
+"""Scale a pool with min and max by the load that its nodes report."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -12,7 +12,7 @@ _PERIOD = 1.0  # seconds that a look goes back
 
 
 class _Sums(NamedTuple):
-    """What an engine has counted since its start."""
+    """Hold what an engine has counted since its start."""
 
     work: float
     first_tokens: int
@@ -20,7 +20,7 @@ class _Sums(NamedTuple):
 
 
 class PoolScaler:
-    """Follows one pool. Work is counted in seconds, as the engines themselves have measured what a token costs.
+    """Follow one pool. Work is counted in seconds, as the engines themselves have measured what a token costs.
 
     So a node's capacity in tokens a second (ModServe §4.2) is that for the mixture of requests that there is.
     """

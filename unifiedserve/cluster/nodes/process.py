@@ -1,4 +1,4 @@
-"""A server as a child process: a daemon or a router, its URL when it serves, and its last words."""
+"""Run a server as a child process: a daemon or a router, its URL when it serves, and its last words."""
 
 import asyncio
 import contextlib
@@ -15,9 +15,9 @@ _TO_STOP = 15.0  # seconds after SIGTERM and --drain-timeout
 
 
 class ServerProcess:
-    """One `unifiedserve serve` or `unifiedserve router`, from its start to its end.
+    """Run one `unifiedserve serve` or `unifiedserve router`, from its start to its end.
 
-    It ends with this process, too. What it says on stderr is passed on.
+    It ends with this process, too. Its lines on stderr are passed on.
     """
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:

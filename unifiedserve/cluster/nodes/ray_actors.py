@@ -1,4 +1,4 @@
-"""The actors of a cluster: nodes and their controller, as Ray makes them, finds them again by name, and ends them."""
+"""Make the actors of a cluster by Ray: nodes and their controller. They are found again by name, and ended."""
 
 import contextlib
 import time
@@ -23,14 +23,14 @@ _FOREVER: dict[str, Any] = {"lifetime": "detached", "max_restarts": -1}
 
 
 class NodeActor(Node):
-    """A node on the machine on which Ray has placed it."""
+    """Run a node on the machine on which Ray has placed it."""
 
     def __init__(self, spec: NodeSpec) -> None:
         super().__init__(spec, get_node_ip_address())
 
 
 class ControllerActor(Controller):
-    """The controller of what Ray keeps."""
+    """Run the controller of what Ray keeps."""
 
     def __init__(self, cluster: Cluster, own_ray: RayProcess | None) -> None:
         restarted = ray.get_runtime_context().was_current_actor_reconstructed
@@ -38,7 +38,7 @@ class ControllerActor(Controller):
 
 
 class RayActors:
-    """All nodes of the cluster."""
+    """Reach all nodes of the cluster."""
 
     def __init__(self) -> None:
         self._handles: dict[str, Any] = {}
@@ -53,7 +53,7 @@ class RayActors:
         return [name for name in there if name in self._handles]
 
     def start(self, spec: NodeSpec, resources: Resources) -> None:
-        """Have Ray start a node when it has room, and start it again, here or elsewhere, when it has ended."""
+        """Have Ray start a node when it has room. When it ends, Ray starts it again, here or elsewhere."""
         options = {
             **_FOREVER,
             "name": f"{spec.name}@{spec.revision}",

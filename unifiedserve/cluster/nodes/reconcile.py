@@ -1,4 +1,4 @@
-"""From how many nodes a pool should have, and those that it has, to what is done next. Pure."""
+"""Decide a pool's next steps, from the nodes it should have and has. Pure."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from unifiedserve.cluster.nodes.reports import NodeReport, Phase
 
 
 class Steps(NamedTuple):
-    """What is done next in a pool."""
+    """List what is done next in a pool."""
 
     start: int = 0  # nodes
     drain: tuple[str, ...] = ()  # names

@@ -1,4 +1,4 @@
-"""What nodes and the controller tell of themselves."""
+"""Define what nodes and the controller tell of themselves."""
 
 from collections.abc import Iterator
 from enum import StrEnum
@@ -7,7 +7,7 @@ import msgspec
 
 
 class Phase(StrEnum):
-    """How far a node is; the first three are the controller's view, because such a node cannot know."""
+    """Name how far a node is. The first three are the controller's view, because such a node cannot know."""
 
     WAITING = "waiting"  # Ray has no room for it yet, or starts its process
     LOST = "lost"  # it has been silent for some seconds
@@ -20,7 +20,7 @@ class Phase(StrEnum):
 
 
 class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node is started with."""
+    """Specify a node when it is started."""
 
     name: str
     pool: str
@@ -32,7 +32,7 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node tells."""
+    """Report the state of a node."""
 
     name: str
     pool: str
@@ -52,7 +52,7 @@ class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PoolStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A pool: how many nodes of which revision it should have, and those that it has."""
+    """Report a pool: how many nodes of which revision it should have, and those that it has."""
 
     name: str
     revision: str
@@ -62,7 +62,7 @@ class PoolStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """All of a cluster."""
+    """Report all of a cluster."""
 
     pools: tuple[PoolStatus, ...]
     routers: tuple[NodeReport, ...]

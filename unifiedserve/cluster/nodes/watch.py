@@ -1,4 +1,4 @@
-"""What the controller knows of one node, however long that node takes to answer."""
+"""Watch one node for the controller, however long that node takes to answer."""
 
 import asyncio
 import socket
@@ -17,7 +17,7 @@ _SILENCE = 3.0  # seconds after which a node is lost
 
 
 class Watch:
-    """Asks a node again and again, and keeps its last report."""
+    """Ask a node again and again, and keep its last report."""
 
     def __init__(self, actors: Actors, actor: str) -> None:
         self._actors = actors

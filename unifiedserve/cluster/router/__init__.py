@@ -1,1 +1,1 @@
-"""The router: an HTTP server that sends each request to the node where its answer begins first."""
+"""Route requests: an HTTP server sends each to the node where its answer begins first."""

@@ -1,4 +1,4 @@
-"""The router's HTTP app: the API of its nodes."""
+"""Serve the API of the router's nodes over HTTP."""
 
 import asyncio
 import contextlib
@@ -43,7 +43,7 @@ _NO_WORK = Work(prompt_tokens=0)
 
 
 class Router:
-    """Answers requests by the nodes that serve. Belongs to the event loop of its app."""
+    """Answer requests by the nodes that serve. Belongs to the event loop of its app."""
 
     def __init__(self, policy: Policy, told: AsyncIterator[Membership], tracer: "Tracer | None" = None) -> None:
         """Return `told` are all members, again and again; the last ones stay. `tracer` makes spans, if there is one."""
@@ -122,7 +122,7 @@ class Router:
         return _json({"status": "ok", "waiting": self.nodes.waiting})
 
     async def ready(self, request: web.Request) -> web.StreamResponse:
-        """Return 200 if a node takes requests, else 503, with the nodes that cannot be reached."""
+        """Return 200 if a node takes requests. Else it is 503, with the nodes that cannot be reached."""
         away = self.nodes.unreachable()
         if self.nodes.models:
             return _json({"status": "ready", "unreachable": away})

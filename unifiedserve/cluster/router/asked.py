@@ -1,4 +1,4 @@
-"""What a router reads in a request: for which model it is, how long its texts are, and which media it has."""
+"""Read in a request its model, the length of its texts, and its media."""
 
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
@@ -12,7 +12,7 @@ _KEY_BYTES = 16
 
 
 class _Body(msgspec.Struct):
-    """The fields of all endpoints that matter here."""
+    """Hold the fields of all endpoints that matter here."""
 
     model: str | None = None
     stream: bool | None = False
@@ -24,14 +24,14 @@ class _Body(msgspec.Struct):
 
 
 class Prefix(NamedTuple):
-    """The beginning of a conversation: a digest of its first texts, and their tokens, as estimated."""
+    """Identify the beginning of a conversation: a digest of its first texts, and their tokens, as estimated."""
 
     key: str
     tokens: int
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A request's model, whether its answer is streamed, the tokens of its texts as estimated, and its media.
+    """Hold a request's model, its streaming, its estimated text tokens, and its media.
 
     `key` is a digest of the media or, without any, of its first text: the same for whoever asks again.
     `prefixes` are all beginnings of a conversation without media.

@@ -1,4 +1,4 @@
-"""The bodies of requests, which a router holds until their answers have ended: so many bytes together."""
+"""Hold bodies of requests in a router until their answers have ended: so many bytes together."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -11,7 +11,7 @@ _MOST_BYTES = 1 << 30
 
 
 class Bodies:
-    """All bodies that are held. Belongs to the router's event loop."""
+    """Hold all bodies. Belongs to the router's event loop."""
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
         self.bytes = 0

@@ -1,4 +1,4 @@
-"""The router as a process: from start to clean shutdown."""
+"""Run the router as a process: from start to clean shutdown."""
 
 import asyncio
 import logging

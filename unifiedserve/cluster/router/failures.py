@@ -1,4 +1,4 @@
-"""Failures of a router's own, as clients of each API read them."""
+"""Answer with a router's own failures, as clients of each API read them."""
 
 import logging
 from http import HTTPStatus

@@ -1,4 +1,4 @@
-"""What a node keeps for its clients, uploads and responses, is found by asking all of them: no router remembers it."""
+"""Find what a node keeps for its clients, by asking all. Uploads and responses are kept so: no router remembers it."""
 
 import asyncio
 import re
@@ -14,7 +14,7 @@ _PATHS = {b"file-": "/v1/files/", b"resp_": "/v1/responses/"}
 
 
 def kept_in(body: bytes) -> str | None:
-    """Return the path of the first thing that a request refers to and one node keeps; None if there is none."""
+    """Return the path of the first thing that one node keeps for a request. None if there is none."""
     found = _KEPT.search(body)
     return _PATHS[found[1][:5]] + found[1].decode() if found else None
 

@@ -1,4 +1,4 @@
-"""Where a router hears of its nodes: from its command line, or line by line from whoever started it."""
+"""Hear of a router's nodes: from its command line, or line by line from its starter."""
 
 import asyncio
 import logging

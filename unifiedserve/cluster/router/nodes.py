@@ -1,4 +1,4 @@
-"""The nodes that a router knows: who they are, how busy, and which of them takes a request."""
+"""Know the router's nodes: their names, how busy they are, and which of them takes a request."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ _AWAY = 5.0  # seconds after which one that cannot be reached is named, and nobo
 
 
 class Node:
-    """A member, and what it has told last."""
+    """Hold a member, and what it has told last."""
 
     def __init__(self, member: Member) -> None:
         self.member = member
@@ -86,7 +86,7 @@ def _served(report: LoadReport) -> _Served:
 
 
 class Nodes:
-    """All members, each of which is asked for its load all the while. Belongs to the router's event loop."""
+    """Hold all members, each of which is asked for its load all the while. Belongs to the router's event loop."""
 
     def __init__(self, http: aiohttp.ClientSession, policy: Policy) -> None:
         self._http = http

@@ -1,4 +1,4 @@
-"""What a request with media takes, asked of a node: FlashCodec's plan knows packets, frames and tokens in milliseconds.
+"""Ask a node what a request with media takes. FlashCodec's plan knows packets, frames and tokens in milliseconds.
 
 What a node says of the same media again is remembered, as a hint only: nothing is lost with a router.
 """
@@ -22,7 +22,7 @@ _TYPICAL = Work(prompt_tokens=1000, visual_tokens=1000, image_pixels=1 << 20, vi
 
 
 class Plans:
-    """Finds out what requests take. Belongs to the router's event loop."""
+    """Find out what requests take. Belongs to the router's event loop."""
 
     def __init__(self, http: aiohttp.ClientSession, nodes: Nodes) -> None:
         self._http = http
@@ -48,7 +48,7 @@ class Plans:
         return Request(whole, asked.key, media, self._homes.get(asked.key, frozenset()))
 
     def served(self, asked: Asked, node: str) -> None:
-        """Note that a node has served a request, and has its media, or all of its texts, by now."""
+        """Note that a node has served a request. It has the request's media, or all of its texts, by now."""
         key = asked.key if asked.media else asked.prefixes[-1].key if asked.prefixes else ""
         if key:
             self._homes[key] = self._homes.get(key, frozenset()) | {node}

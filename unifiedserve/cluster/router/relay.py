@@ -1,4 +1,4 @@
-"""Sends a request to a node and its answer back; where the node is lost, another one goes on with the answer."""
+"""Send a request to a node and its answer back. Where the node is lost, another one goes on with the answer."""
 
 import asyncio
 import logging
@@ -34,7 +34,7 @@ _BREAKS = (aiohttp.ClientError, TimeoutError, ConnectionError)
 
 
 class Asking(NamedTuple):
-    """A request on its way: where to, its body and headers, and what is known of it."""
+    """Hold a request on its way: where to, its body and headers, and what is known of it."""
 
     method: str
     path: str
@@ -45,14 +45,14 @@ class Asking(NamedTuple):
 
 
 class Head(NamedTuple):
-    """How an answer begins."""
+    """Tell how an answer begins."""
 
     status: int
     headers: Mapping[str, str]
 
 
 class Relay:
-    """The way of one request: `start` it, then read its `body`, and `close` it in any case."""
+    """Carry one request: `start` it, then read its `body`, and `close` it in any case."""
 
     def __init__(self, http: aiohttp.ClientSession, nodes: Nodes, plans: Plans, asking: Asking, trip: Trip) -> None:
         self._http = http
@@ -215,7 +215,7 @@ class Relay:
         return await node.reply(asked)
 
     def _resuming(self) -> bytes:
-        """Return the body; for an answer that has begun with the tokens that the client has."""
+        """Return the body. For an answer that has begun, it has the tokens that the client has."""
         body = self._asking.body
         if self._begun is None:
             return body

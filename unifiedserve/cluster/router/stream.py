@@ -1,4 +1,4 @@
-"""A node's stream of events as a router reads it: what comes before a mark is the client's, the rest waits."""
+"""Read a node's stream of events: what comes before a mark is the client's, the rest waits."""
 
 import re
 from collections.abc import Callable
@@ -11,7 +11,7 @@ _MARK = re.compile(rb"(?:\A|(?<=\n\n)):[^\n]*\n\n")
 
 
 class MarkedStream:
-    """Takes the stream's bytes as they come, however they are cut."""
+    """Take the stream's bytes as they come, however they are cut."""
 
     def __init__(self) -> None:
         self.rest = b""  # what came behind the last mark: an end, if the stream has ended well

@@ -1,4 +1,4 @@
-"""What is counted and traced of a request on its way through a router.
+"""Count and trace a request on its way through a router.
 
 With OpenTelemetry a trip is a span, in it one for each node that was asked, and in that the spans of the node.
 """
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Trip:
-    """The trip of one request, which must `end`."""
+    """Follow the trip of one request, which must `end`."""
 
     def __init__(self, metrics: RouterMetrics, tracer: "Tracer | None", path: str, headers: Mapping[str, str]) -> None:
         """Begin with a request to a path; its headers may name a trace that it is part of."""

@@ -1,4 +1,4 @@
-"""The processor as the device: C++ kernels, and oneDNN's and torch's products."""
+"""Compute on the processor: C++ kernels, and oneDNN's and torch's products."""
 
 from unifiedserve.device.cpu.device import CPU
 

@@ -1,4 +1,4 @@
-"""Paged attention: the kernels where they know the type and no token sees later ones, plain torch else."""
+"""Attend over pages: the kernels where they know the type and no token sees later ones, plain torch else."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ def native_batch(batch: RaggedBatch) -> _core.Batch:
 
 
 class CpuAttention:
-    """An `AttentionStep` on the processor."""
+    """Attend on the processor, as an `AttentionStep`."""
 
     def __init__(self, batch: RaggedBatch, kv: PagedKV) -> None:
         self._batch, self._kv = batch, kv

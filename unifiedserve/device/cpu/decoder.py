@@ -1,4 +1,4 @@
-"""The layers of a llama-like language model in C++, over the weights of its transformers modules."""
+"""Run a llama-like language model's layers in C++, over its modules' weights. The modules are transformers'."""
 
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ from unifiedserve.device.llama import LlamaLayer, Rotary
 
 
 class FusedDecoder:
-    """A `StepRunner` for a text model that `fits`; with `all_reduce` for one rank's part of it."""
+    """Run a text model that `fits`, as a `StepRunner`; with `all_reduce` for one rank's part of it."""
 
     def __init__(self, model: Any, dtype: torch.dtype, all_reduce: AllReduce | None = None) -> None:
         config, attention, mlp = model.config, model.layers[0].self_attn, model.layers[0].mlp

@@ -1,4 +1,4 @@
-"""The processor: everything is done when a call returns."""
+"""Run the processor as a device: everything is done when a call returns."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +23,7 @@ from unifiedserve.device.llama import fits, is_llama_like
 
 
 class CpuKernels:
-    """Those in C++, for float32 and bfloat16."""
+    """Compute by kernels in C++, for float32 and bfloat16."""
 
     vision = CpuVision()
 
@@ -91,14 +91,17 @@ class CpuDevice:
         return getattr(torch, dtype) in KERNEL_DTYPES
 
     def divides(self, text: Any, dtype: str) -> bool:
-        """Tell whether the kernels run the layers of a text config, of which they can sum up parts."""
+        """Tell whether kernels run a text config's layers. They can sum up parts of these."""
         return self.panels(dtype) and is_llama_like(text)
 
     def view(self, memory: Memory) -> Tensor:
         return from_dlpack(memory)
 
     def side_queue(self) -> SideQueue:
-        """Return a thread that computes with half of the calling thread's threads while it has work."""
+        """Return a thread that computes beside the caller.
+
+        It takes half of the calling thread's threads while it has work.
+        """
         return SideThread()
 
     def upload(self, host: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Logits from hidden states, by the kernels where they know the dtype."""
+"""Compute logits from hidden states, by the kernels where they know the dtype."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from unifiedserve.device.cpu.modules import PanelLinear, in_panels
 
 
 class Head:
-    """A language model's head; `module` is transformers' own, or what took its place."""
+    """Run a language model's head. `module` is transformers' own, or its replacement."""
 
     def __init__(self, module: Any) -> None:
         self._module = in_panels(module)

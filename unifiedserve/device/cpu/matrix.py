@@ -1,4 +1,4 @@
-"""A weight matrix as the kernels read it: in panels, of floats or of codes."""
+"""Hold a weight matrix as the kernels read it: in panels, of floats or of codes."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from unifiedserve.device.cpu.panels import OUTPUTS, decode, from_panels, panel_r
 
 
 class Matrix(NamedTuple):
-    """A matrix [outputs, inputs]; with scales and zeros [panels, groups, 16] it is of codes (see `decode`)."""
+    """Hold a matrix [outputs, inputs]. With scales and zeros [panels, groups, 16] it is of codes (see `decode`)."""
 
     panels: Tensor
     outputs: int

@@ -1,4 +1,4 @@
-"""What takes the place of transformers' own modules over weights that lie in panels."""
+"""Replace transformers' own modules over weights that lie in panels."""
 
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ Step = Literal["none", "silu", "plus", "times"]
 
 
 class PanelLinear(nn.Module):
-    """A torch.nn.Linear for inputs of the matrix's dtype, or of its bias's if it is of codes."""
+    """Replace a torch.nn.Linear. Inputs have the matrix's dtype, or its bias's if it is of codes."""
 
     bias: Tensor | None
 
@@ -45,7 +45,7 @@ class PanelLinear(nn.Module):
 
 
 class PanelEmbedding(nn.Module):
-    """A torch.nn.Embedding of a dtype, or a kind of it whose rows transformers scales."""
+    """Replace a torch.nn.Embedding of a dtype, or a kind of it whose rows transformers scales."""
 
     def __init__(self, matrix: Matrix, module: Any, dtype: torch.dtype) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Weight matrices in the order in which the kernels read them: panels of 16 outputs (see csrc/kernels.h).
+"""Lay weight matrices out as the kernels read them: panels of 16 outputs (see csrc/kernels.h).
 
 Side by side lie lanes of 32 bits, each of one output: 1 input of float32, 2 of bfloat16, 4 codes of 8 bits, or 8 of 4
 bits, of which the first four are the low halves of the lane's bytes.

@@ -1,4 +1,4 @@
-"""The processor's instruction sets, and the threads of the kernels."""
+"""Detect the processor's instruction sets, and set the threads of the kernels."""
 
 import platform
 import threading
@@ -32,7 +32,7 @@ def slowness() -> str | None:
 
 
 class _Own(threading.local):
-    """The calling thread's pool, of which `allowed` threads work.
+    """Hold the calling thread's pool, of which `allowed` threads work.
 
     Each thread has one of its own, because a pool serves one caller at a time.
     """
@@ -56,6 +56,6 @@ def thread_pool() -> _core.ThreadPool:
 
 
 def use_threads(threads: int) -> None:
-    """Have the calling thread compute with so many threads from now on, in torch and in our kernels."""
+    """Have the calling thread compute with so many threads. It holds for torch and our kernels."""
     torch.set_num_threads(threads)
     thread_pool()  # a language model keeps the pool that it was built with, and does not ask

@@ -1,4 +1,4 @@
-"""How workers share the cores: by priority, and decode with half of them while others have work."""
+"""Share the cores between workers: by priority, and decode with half of them while others have work."""
 
 import os
 from collections.abc import Collection
@@ -10,7 +10,7 @@ from unifiedserve.placement import Instance
 
 
 class NiceSharing:
-    """Decoding goes first (see `Instance.nice`), and leaves the cores again between its steps."""
+    """Let decoding go first (see `Instance.nice`). It leaves the cores again between its steps."""
 
     rests = True
     apart = True

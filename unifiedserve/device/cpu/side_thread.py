@@ -1,4 +1,4 @@
-"""A thread that computes beside the one that starts it, each on threads of its own.
+"""Compute in a thread beside its starter, each on threads of its own.
 
 Of each calling thread are: how many threads torch uses (OpenMP's and MKL's number), these threads (OpenMP keeps a team
 for each caller) and the pools of our kernels. Of the whole process are: the number that torch takes in threads which
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class SideThread:
-    """A `SideQueue` that takes half of its owner's threads while it has work, and gives them back at its end."""
+    """Take half of the owner's threads while it has work, as a `SideQueue`. It gives them back at its end."""
 
     tells = True
 

@@ -1,4 +1,7 @@
-"""A vision encoder's steps: those between its matrix products in C++, no pass over more than it must read."""
+"""Run a vision encoder's steps.
+
+Those between its matrix products are in C++, with no pass over more than it must read.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,7 +19,7 @@ from unifiedserve.errors import ConfigError
 
 
 class CpuVision:
-    """`VisionKernels` on the processor."""
+    """Run `VisionKernels` on the processor."""
 
     rows_at_once = 2048  # what lies between two products stays in the cache
     linear = staticmethod(products.linear)

@@ -1,4 +1,4 @@
-"""A GPU of NVIDIA's as the device: torch's products, and kernels in Triton between them ([GPUs](docs/gpu.md))."""
+"""Compute on a GPU of NVIDIA's: torch's products, and kernels in Triton between them ([GPUs](docs/gpu.md))."""
 
 from unifiedserve.device.cuda.device import CudaDevice
 

@@ -1,4 +1,4 @@
-"""A step's attention on a GPU."""
+"""Compute a step's attention on a GPU."""
 
 from functools import cached_property
 from typing import Protocol
@@ -11,7 +11,7 @@ from unifiedserve.device.operators import Attention, PlannedAttention
 
 
 class StoredAttention(Protocol):
-    """A step's attention over keys and values that are stored first."""
+    """Attend over keys and values that are stored first."""
 
     @property
     def slots(self) -> Tensor:
@@ -22,7 +22,10 @@ class StoredAttention(Protocol):
 
 
 class CudaAttention:
-    """An `AttentionStep`. Plans are made once for each number of heads that share keys, and hold for all layers."""
+    """Attend as an `AttentionStep`.
+
+    Plans are made once for each number of heads that share keys, and hold for all layers.
+    """
 
     def __init__(self, batch: RaggedBatch, kv: PagedKV, device: Device, kernels: Attention) -> None:
         self._batch, self._kv = batch, kv

@@ -1,4 +1,4 @@
-"""Which library's attention a GPU computes with."""
+"""Choose the library whose attention a GPU computes with."""
 
 from importlib.util import find_spec
 

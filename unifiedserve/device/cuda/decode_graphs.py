@@ -19,7 +19,7 @@ from unifiedserve.device.operators import Attention, PlannedAttention
 
 
 class DecodeGraphs:
-    """A `Decoder` for a causal model of transformers whose layers a `CudaDecoder` runs."""
+    """Decode a causal model of transformers whose layers a `CudaDecoder` runs."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class DecodeGraphs:
         tokens: int,
         position_rows: int,
     ) -> None:
-        """Make room for so many rows of sequences of so many tokens, and record the graphs that most steps need.
+        """Make room for so many rows of sequences of so many tokens. Records the graphs that most steps need.
 
         `position_rows` are those of the model's positions, which are all alike in decode.
         """
@@ -95,7 +95,7 @@ class DecodeGraphs:
         return self._last_places[1]
 
     def _step(self, rows: int, context: int) -> None:
-        """Do a step of the first `rows` rows, whose contexts are no longer, up to their logits."""
+        """Do a step of the first `rows` rows up to their logits. Their contexts are no longer than that."""
         state = self._state
         places = state.lengths[:rows].clamp(min=0)
         positions = (places + state.offsets[:rows]).long().expand(self._position_rows, rows)
@@ -108,7 +108,7 @@ class DecodeGraphs:
 
 
 class _RowsAttention:
-    """A `StoredAttention` of one new token a row."""
+    """Attend for one new token a row, as a `StoredAttention`."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The rows of running sequences on a GPU: what a step of decode needs of each, kept from step to step."""
+"""Keep the rows of running sequences on a GPU: what a step of decode needs of each, kept from step to step."""
 
 from collections.abc import Sequence
 
@@ -14,12 +14,12 @@ _UNKNOWN = -2  # what the device has of a row is of no use
 
 
 def numbers_of_rows(rows: int, pages: int) -> int:
-    """Return how many int32 a device keeps for so many sequences of up to so many pages."""
+    """Return how many int32 a device keeps for so many sequences. Each has up to so many pages."""
     return rows * (3 + pages)
 
 
 class DecodeRows:
-    """Newest tokens, lengths, offsets and page tables of `rows` sequences, in one buffer of the device.
+    """Hold newest tokens, lengths, offsets and page tables of `rows` sequences. They lie in one buffer of the device.
 
     tokens   int32 [rows]         the newest one, which is not in the cache yet
     lengths  int32 [rows]         tokens in the cache before the next step; EMPTY: no sequence
@@ -39,11 +39,11 @@ class DecodeRows:
         self._lengths, self._held = [EMPTY] * rows, [0] * rows
 
     def forget(self, row: int) -> None:
-        """Tell all of this row anew when it is next used."""
+        """Tell all of this row again when it is next used."""
         self._lengths[row], self._held[row] = _UNKNOWN, 0
 
     def tell(self, wanted: Sequence[DecodeRow]) -> None:
-        """Bring the buffer to where these sequences, and no others, take a step, which ends with `advance`.
+        """Bring the buffer to where these sequences, and no others, take a step. It ends with `advance`.
 
         Raises ValueError for a sequence whose pages do not hold its next token, or are more than a row's.
         """
@@ -53,7 +53,7 @@ class DecodeRows:
             self._buffer.index_copy_(0, changes[0], changes[1].int())
 
     def advance(self, rows: int) -> None:
-        """Let the lengths of the first `rows` rows grow by their new tokens, on the device."""
+        """Let the lengths of the first `rows` rows grow by their new tokens. The device does it."""
         lengths = self.lengths[:rows]
         lengths += (lengths >= 0).int()
 
@@ -87,7 +87,7 @@ class DecodeRows:
         return places, values
 
     def _place(self, row: DecodeRow, places: list[int], values: list[int]) -> None:
-        """Add how long a sequence is that begins in its row, or is not where the device believes."""
+        """Add the length of a sequence that begins in its row. It may also be not where the device believes."""
         places += [self._rows + row.number, 2 * self._rows + row.number]
         values += [row.length, row.offset]
 

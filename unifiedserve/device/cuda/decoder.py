@@ -1,4 +1,4 @@
-"""The layers of a llama-like language model on a GPU, over the weights of its transformers modules."""
+"""Run a llama-like language model's layers on a GPU, over its modules' weights. The modules are transformers'."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from unifiedserve.device.operators import Attention, Multiply, Pointwise
 
 
 class CudaDecoder:
-    """A `StepRunner` for a text model that `fits`: seven launches a layer beside its four matrix products' own."""
+    """Run a text model that `fits`, as a `StepRunner`: seven launches a layer beside its four matrix products' own."""
 
     def __init__(
         self, model: Any, device: Device, attention: Attention, pointwise: Pointwise, multiply: Multiply

@@ -1,4 +1,4 @@
-"""A GPU as the device. Its memory is shared by CUDA IPC (`ipc_buffers`); torch is asked in workers only."""
+"""Run a GPU as a device. Its memory is shared by CUDA IPC (`ipc_buffers`); torch is asked in workers only."""
 
 from functools import cached_property
 from typing import Any
@@ -109,7 +109,7 @@ class CudaDevice:
         return CudaStream(self.torch, NORMAL)
 
     def upload(self, host: Tensor) -> Tensor:
-        """Copy from another GPU, or through page-locked memory, which torch keeps until the copy is made."""
+        """Copy from another GPU, or through page-locked memory. Torch keeps that until the copy is made."""
         return (host if host.is_cuda else host.pin_memory()).to(self.torch, non_blocking=True)
 
     def adopt(self, frames: Any) -> Tensor:

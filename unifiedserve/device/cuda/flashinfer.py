@@ -1,4 +1,4 @@
-"""Attention by FlashInfer, where its package is installed.
+"""Attend by FlashInfer, where its package is installed.
 
 It compiles a kernel when a model first needs it, with nvcc and for about half a minute: one for a dtype, a head size,
 and windows and soft caps or none. It looks for compiled ones in its folder `data/aot`, in the package
@@ -27,7 +27,7 @@ WORKSPACE_BYTES = 128 << 20
 
 
 class FlashInferAttention:
-    """`Attention` by FlashInfer's kernels for tensor cores; plans of a step hold until the next step's are asked for.
+    """Attend by FlashInfer's kernels for tensor cores. Plans of a step hold until the next step's are asked for.
 
     What it lacks is left to `fallback`: dtypes but DTYPES, head sizes but HEAD_DIMS, tokens that see later ones,
     chunks, sinks, attention across, and plans that are made on the device.
@@ -54,7 +54,7 @@ class FlashInferAttention:
 
 
 class _Shape(NamedTuple):
-    """What a plan depends on beside the batch: layers of one shape share it."""
+    """Hold what a plan depends on beside the batch: layers of one shape share it."""
 
     q_heads: int
     kv_heads: int
@@ -72,7 +72,7 @@ class _Shape(NamedTuple):
 
 @dataclass(frozen=True)
 class _Sequences:
-    """Successive sequences of a batch, in host memory; `rows` are their queries in it.
+    """List successive sequences of a batch, in host memory. `rows` are their queries in it.
 
     Contexts are `split` into parts of PART_KEYS, or not at all: FlashInfer's own choice would depend on the batch.
     """
@@ -97,7 +97,10 @@ class _Sequences:
         )
 
     def workspace_bytes(self, shape: _Shape) -> int:
-        """Return at least what FlashInfer takes for the parts' outputs and sums, float32, of one new token each."""
+        """Return at least what FlashInfer takes for the parts' outputs and sums.
+
+        They are float32, of one new token each.
+        """
         if not self.split:
             return 0
         parts = int((self.page_indptr.diff() + shape.part_pages - 1).floor_divide(shape.part_pages).sum())
@@ -107,7 +110,7 @@ class _Sequences:
 
 
 class _Wrappers:
-    """FlashInfer's wrappers, one for each shape of plan, and the workspace on the device that they share."""
+    """Hold FlashInfer's wrappers, one for each shape of plan. They share the workspace on the device."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -116,7 +119,7 @@ class _Wrappers:
         self._workspace = torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=device.torch)
 
     def plan(self, sequences: _Sequences, shape: _Shape) -> Any:
-        """Return the wrapper of the shape, planned anew."""
+        """Return the wrapper of the shape, planned again."""
         self._reserve(sequences.workspace_bytes(shape))
         key = shape, sequences.split
         if key not in self._made:
@@ -150,7 +153,7 @@ class _Wrappers:
 
 
 class _StepAttention:
-    """A `PlannedAttention` that plans when the first layer of a shape is computed.
+    """Plan when the first layer of a shape is computed, as a `PlannedAttention`.
 
     Tokens that decode come first in a step, each alone. Planned apart from prompts' chunks, they get smaller tiles, and
     what is computed for one does not depend on what else is in the batch.

@@ -1,4 +1,4 @@
-"""What a GPU computes, made of operators."""
+"""Compute a GPU's kernels from operators."""
 
 import logging
 from collections.abc import Callable
@@ -24,7 +24,7 @@ DTYPES = frozenset({torch.float32, torch.bfloat16, torch.float16})
 
 
 class CudaKernels:
-    """`Kernels` of a device, over its libraries."""
+    """Compute `Kernels` of a device, over its libraries."""
 
     def __init__(
         self,

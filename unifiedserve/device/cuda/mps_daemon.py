@@ -1,4 +1,4 @@
-"""An MPS control daemon of an engine's own: a child with folders that nobody else uses.
+"""Run an MPS control daemon of an engine's own: a child with folders that nobody else uses.
 
 NVIDIA, "Multi-Process Service", https://docs.nvidia.com/deploy/mps.
 """
@@ -30,14 +30,14 @@ _LONGEST_ROOT = 56  # characters: with a folder's and a socket's name behind it,
 
 
 class MpsError(Exception):
-    """MPS cannot be used, and why, in a line."""
+    """Signal that MPS cannot be used, and why, in a line."""
 
 
 class MpsDaemon:
-    """The daemon's process, its folder, and its clients' environment. Whether it is well is told by the process.
+    """Run the daemon's process, its folder, and its clients' environment.
 
-    CUDA_VISIBLE_DEVICES applies twice, to the daemon and to what it shows to a client, which numbers it from 0. So the
-    daemon is given UUIDs, and clients are given numbers.
+    The process shows whether it is well. CUDA_VISIBLE_DEVICES applies twice, to the daemon and to what it shows to a
+    client, which numbers it from 0. So the daemon is given UUIDs, and clients are given numbers.
     """
 
     def __init__(self, gpus: Sequence[str] = ()) -> None:
@@ -85,9 +85,10 @@ class MpsDaemon:
             raise
 
     def terminate(self, pids: Collection[int]) -> None:
-        """Have the server end these clients' work on the GPU: one that is killed while it is busy takes others along.
+        """Have the server end these clients' work on the GPU.
 
-        What the daemon does not answer in time is left undone.
+        A client that is killed while it is busy takes others along. A request that the daemon does not answer in time
+        is left undone.
         """
         if not self.running:
             return
@@ -158,7 +159,7 @@ def end_leftovers() -> None:
 
 
 def _root() -> str:
-    """Return the folder for temporary files, or /tmp where its name is too long for sockets below it."""
+    """Return the folder for temporary files. It is /tmp where its name is too long for sockets below it."""
     root = tempfile.gettempdir()
     return root if len(root) <= _LONGEST_ROOT else "/tmp"
 

@@ -1,7 +1,8 @@
-"""Whether matrix products come out right: with a part of a GPU's multiprocessors, libraries get many of them wrong.
+"""Check whether matrix products come out right.
 
-On an H100 cuBLAS was wrong with 42, 54, 58, 78, 86, 98 and 104 of 132, and right with 12, 32, 66, 118 and all
-(bench/results/gpu/h100-eleventh/products.json); sglang-omni's documentation says so of static partitions of an H200.
+With a part of a GPU's multiprocessors, libraries get many of them wrong. On an H100 cuBLAS was wrong with 42, 54, 58,
+78, 86, 98 and 104 of 132, and right with 12, 32, 66, 118 and all (bench/results/gpu/h100-eleventh/products.json);
+sglang-omni's documentation says so of static partitions of an H200.
 """
 
 import os
@@ -43,12 +44,12 @@ def _wrong(shapes: str, error: float) -> str:
 
 
 def _error(found: Tensor, left: Tensor, weight: Tensor) -> float:
-    """Return how far results are off at most, relative to the largest one, in some columns."""
+    """Return the largest error of results in some columns. It is relative to the largest result."""
     step = max(1, len(weight) // COMPARED)
     expected = left @ weight[::step].T
     return float((found[:, ::step].float().cpu() - expected).abs().max() / expected.max())
 
 
 def _numbers(rows: int, columns: int, end: int, generator: torch.Generator) -> Tensor:
-    """Return small whole numbers, exact in any type and not below 0, so that each part of a sum counts."""
+    """Return small whole numbers, so that each part of a sum counts. They are exact in any type and not below 0."""
     return torch.randint(0, end, (rows, columns), generator=generator, dtype=torch.int8).float()

@@ -1,4 +1,4 @@
-"""How workers share a GPU: at once, as clients of an MPS daemon of the engine's own, or in turn."""
+"""Share a GPU between workers: at once, as clients of an MPS daemon of the engine's own, or in turn."""
 
 import logging
 import os
@@ -20,7 +20,7 @@ NO_PIPES = "/proc/no-mps"
 
 
 class TimeSlices:
-    """The GPU's scheduler gives workers turns. None rests for others: steps are short, and budgets are held."""
+    """Let the GPU's scheduler give workers turns. None rests for others: steps are short, and budgets are held."""
 
     rests = False
 
@@ -51,7 +51,7 @@ class TimeSlices:
 
 
 class Mps(TimeSlices):
-    """Workers are clients of a daemon. Where there can be none they get time slices, unless it was asked for."""
+    """Make workers clients of a daemon. Where there can be none they get time slices, unless it was asked for."""
 
     def __init__(self, config: EngineConfig) -> None:
         self._required = config.machine.share == "mps"
@@ -101,7 +101,7 @@ class Mps(TimeSlices):
 
 
 def own_first(place: str, visible: Callable[[], list[str]]) -> dict[str, str]:
-    """Return the variable that shows a worker its own GPU first, and behind it the others in their order.
+    """Return the variable that shows a worker its own GPU first. Behind it come the others in their order.
 
     So a worker computes on `cuda:0` whichever GPU that is, in all of its threads, and whatever library forgets to ask.
     """

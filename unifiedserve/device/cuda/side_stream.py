@@ -1,4 +1,4 @@
-"""A stream of CUDA as a `SideStream` and a `SideQueue`."""
+"""Wrap a stream of CUDA as a `SideStream` and a `SideQueue`."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
@@ -16,7 +16,7 @@ HIGH, NORMAL = -1, 0
 
 
 class CudaStream:
-    """A stream of some priority, whose work is recorded in CUDA graphs; these share their memory."""
+    """Run a stream of some priority, whose work is recorded in CUDA graphs. These share their memory."""
 
     tells = False
 
@@ -37,7 +37,7 @@ class CudaStream:
         return torch.cuda.stream(self._stream)
 
     def record(self, work: Callable[[], object]) -> Callable[[], object]:
-        """Do the work once as it is, as kernels and libraries are loaded when first used, and then record it."""
+        """Do the work once as it is, and then record it. Kernels and libraries are loaded when first used."""
         work()
         graph = torch.cuda.CUDAGraph()
         # not by torch.cuda.graph: it waits for all that the GPU does, and empties torch's caches; other threads may use
@@ -62,7 +62,7 @@ class CudaStream:
 
 
 class Issued(Generic[T]):
-    """What work returned that was issued, and a mark behind it: a `Pending`."""
+    """Hold what issued work returned, and a mark behind it: a `Pending`."""
 
     def __init__(self, returned: T, mark: Mark) -> None:
         self._returned = returned
@@ -77,7 +77,7 @@ class Issued(Generic[T]):
 
 
 class _Event:
-    """A `Mark` behind what was issued to the current stream."""
+    """Mark a place behind what was issued to the current stream."""
 
     def __init__(self) -> None:
         self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""The recorded steps of decode, one for each shape: which are recorded, when, and what is done without one."""
+"""Record steps of decode, one for each shape: which are recorded, when, and what is done without one."""
 
 import logging
 import time
@@ -19,14 +19,14 @@ AHEAD = 256
 
 
 class Shape(NamedTuple):
-    """A recorded step serves so many rows, whose contexts are so long, or fewer and shorter ones."""
+    """Bound a recorded step's rows and their contexts. It serves fewer and shorter ones, too."""
 
     rows: int
     context: int
 
 
 class StepGraphs:
-    """Does a step of any shape: by its graph, or operation by operation until it has been recorded.
+    """Do a step of any shape: by its graph, or operation by operation until it has been recorded.
 
     Once something could not be recorded, nothing more is.
     """
@@ -57,7 +57,7 @@ class StepGraphs:
         return bool(self._wanted)
 
     def run(self, rows: int, tokens: int) -> None:
-        """Do the step of the first `rows` rows, whose contexts are at most so many tokens."""
+        """Do the step of the first `rows` rows. Their contexts are at most so many tokens."""
         rows, most = row_bucket(rows, self._most.rows), self._most.context
         shape, next_shape = (Shape(rows, context_bucket(reached, most)) for reached in (tokens, tokens + AHEAD))
         self._want(shape)
@@ -110,7 +110,7 @@ def row_bucket(rows: int, most: int) -> int:
 
 
 def context_bucket(tokens: int, most: int) -> int:
-    """Return for how long contexts a graph is recorded that takes one of so many tokens, of `most` at most."""
+    """Return the context length of the graph for so many tokens. It is `most` at most."""
     bucket = FIRST_CONTEXT
     while bucket < tokens:
         bucket *= TIMES

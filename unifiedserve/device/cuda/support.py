@@ -1,4 +1,7 @@
-"""Whether there is a GPU that can be used, as far as can be known before anything is started on it."""
+"""Check whether a GPU can be used, before anything is started on it.
+
+It finds out as far as can be known.
+"""
 
 import glob
 import importlib.util
@@ -18,7 +21,7 @@ _THREADS = "/proc/self/task"  # CUDA does not start where it cannot write its th
 
 
 def obstacle(config: EngineConfig) -> str | None:
-    """Say in a line why a GPU that the engine is to use cannot be used; None if all can."""
+    """Say in a line why a GPU for the engine cannot be used. None if all can."""
     try:
         gpus = used_gpus(config)
     except (ArenaError, ConfigError) as error:

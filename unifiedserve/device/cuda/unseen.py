@@ -15,7 +15,7 @@ SURFACE_BYTES = 1920 * 1088 * 3 // 2
 
 
 def decode_bytes(text: Any, rows: int, tokens: int, page_size: int) -> int:
-    """Return what recorded steps of decode take for so many sequences of up to so many tokens.
+    """Return the bytes of recorded decode steps for so many sequences. Each has up to so many tokens.
 
     `text` is the model's config. Partial results of attention and page tables grow with contexts, and the largest step
     is done over a small cache.

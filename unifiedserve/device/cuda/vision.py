@@ -1,4 +1,4 @@
-"""A vision encoder's steps on a GPU: few launches, since a tower's layers are short work for it."""
+"""Run a vision encoder's steps on a GPU: few launches, since a tower's layers are short work for it."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from unifiedserve.device.operators import Multiply, Pointwise
 
 
 class CudaVision:
-    """`VisionKernels` by the given products, and torch's attention over whole groups of equally long sequences."""
+    """Run `VisionKernels` by the given products, and torch's attention over whole groups of equally long sequences."""
 
     rows_at_once = 8192  # fewer take the GPU no longer than launches take the host
     layer = LinearWeights
@@ -52,7 +52,7 @@ class CudaVision:
 
 
 def _attend(qkv: Tensor, heads: int, group: Rows) -> Tensor:
-    """Attend from [N, 3 * heads, head_dim] to a group's [rows, heads * head_dim], by views of it."""
+    """Attend from [N, 3 * heads, head_dim] to a group's [rows, heads * head_dim], by views."""
     rows = group.sequences * group.length
     parts = qkv[group.start : group.start + rows].view(group.sequences, group.length, 3, heads, -1)
     q, k, v = parts.permute(2, 0, 3, 1, 4)
@@ -61,7 +61,7 @@ def _attend(qkv: Tensor, heads: int, group: Rows) -> Tensor:
 
 
 def _with_gaps(layer: Any) -> LinearWeights:
-    """Return a layer that takes what is between the rows of its matrix (zeros, see memory/weights.py) for inputs, too.
+    """Return a layer that takes the gaps between its matrix's rows as inputs. These are zeros (see memory/weights.py).
 
     Rows of a multiple of 16 bytes have the fast kernels.
     """

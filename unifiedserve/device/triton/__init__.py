@@ -1,1 +1,1 @@
-"""Kernels in Triton, one file each; importing one needs the package `triton`."""
+"""Compute by kernels in Triton, one file each. Importing one needs the package `triton`."""

@@ -1,4 +1,4 @@
-"""A residual's sum and its RMSNorm (arXiv:1910.07467), in one pass."""
+"""Add a residual and take its RMSNorm (arXiv:1910.07467), in one pass."""
 
 from functools import cache
 

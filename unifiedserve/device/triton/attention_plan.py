@@ -1,4 +1,4 @@
-"""The plan of an attention step: which program takes which queries and which of their keys."""
+"""Plan an attention step: which program takes which queries and which of their keys."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,7 +27,7 @@ Upload = Callable[[Tensor], Tensor]  # of a host tensor, to where the kernels co
 
 @dataclass(frozen=True)
 class AttentionPlan:
-    """The programs of the attention kernel for one step, the same for all layers; arrays on the device.
+    """Plan the programs of the attention kernel for one step, the same for all layers; arrays on the device.
 
     A *tile* is as many successive tokens of one sequence as fill `tile_rows`, with all `groups` query heads of one
     key/value head; a sequence's only new token has a tile of SINGLE_ROWS. A sequence whose new tokens are one tile, as
@@ -130,7 +130,7 @@ class AttentionPlan:
         *,
         in_order: bool = False,
     ) -> "AttentionPlan":
-        """Plan one new token a row, the last of `lengths` int32 [R], by work on their device alone.
+        """Plan one new token a row, the last of `lengths` int32 [R]. Only their device works.
 
         table: int32 [R, P], contiguous. Each row has programs for all parts of `context` tokens, of which those beyond
         its length do nothing; the others are what `of_batch` plans. A length of 0 is no sequence.
@@ -178,12 +178,12 @@ class AttentionPlan:
 
 
 def tokens_of_tile(groups: int, tile_rows: int = TILE_ROWS) -> int:
-    """Return how many tokens a tile takes, if so many query heads share a key/value head."""
+    """Return how many tokens a tile takes. So many query heads share a key/value head."""
     return max(1, tile_rows // groups)
 
 
 def parts_of(context: int) -> int:
-    """Return into how many parts the keys of a row are split, if it may have so many tokens of context."""
+    """Return into how many parts a row's keys are split. The row may have so many tokens of context."""
     return -(-context // PART_KEYS)
 
 

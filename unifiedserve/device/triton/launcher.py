@@ -1,4 +1,4 @@
-"""Launches of kernels through what Triton compiled for them before, at a fraction of what its own cost the host."""
+"""Launch kernels that Triton compiled before, at a fraction of its own cost. The host pays that."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ Numbers = tuple[float | None, ...]
 
 
 class Launcher:
-    """Launches one kernel with the same constants and options every time.
+    """Launch one kernel with the same constants and options every time.
 
     The kernel's parameters are tensors, then numbers, then the constants; the first two may be None. The first launch
     of each `kinds` of arguments on a device is Triton's own, and so is every launch in its interpreter, or if hooks
@@ -65,7 +65,10 @@ class Launcher:
 
 
 def kinds(tensors: Tensors, numbers: Numbers) -> list[object]:
-    """Return what Triton compiles a kernel anew for: no two arguments that it tells apart are of one kind."""
+    """Return the kinds of arguments that Triton compiles a kernel for.
+
+    No two arguments that it tells apart are of one kind.
+    """
     found: list[object] = []
     for tensor in tensors:
         if tensor is None:

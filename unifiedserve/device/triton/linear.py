@@ -1,4 +1,4 @@
-"""A linear layer whose sums have one order, whatever the number of rows.
+"""Compute a linear layer whose sums have one order, whatever the number of rows.
 
 A program makes one tile of outputs, block after block of inputs. The tile's shape, and into how many parts a layer's
 inputs are split so that there are programs enough for few rows, follow from the layer alone; parts are added in their
@@ -25,7 +25,7 @@ ADDED = 1024
 
 
 class Tile(NamedTuple):
-    """Rows and outputs of a program, inputs of a block, warps, and stages of the loop over blocks."""
+    """Set a program's rows and outputs, a block's inputs, warps, and the loop's stages."""
 
     rows: int
     outputs: int
@@ -43,7 +43,7 @@ TILES = {
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return x @ weight.T + bias, each row of which is the same to the bit among any others.
+    """Return x @ weight.T + bias. Each row is the same to the bit among any others.
 
     x: [T, inputs]; weight: [outputs, inputs], whose rows may lie apart; bias: [outputs] or None; returns [T, outputs].
     All are of one dtype of TILES. All is summed in float32, without TF32, and rounded once. Raises ValueError if shapes

@@ -1,4 +1,4 @@
-"""The kernels of this folder, as a device's operators."""
+"""Offer the kernels of this folder as a device's operators."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -16,7 +16,7 @@ from unifiedserve.device.triton.store_kv import store_kv
 
 
 class TritonAttention:
-    """`Attention` by one kernel for prefill and decode."""
+    """Attend by one kernel for prefill and decode."""
 
     scratch_of_rows = staticmethod(scratch_of_rows)
 
@@ -39,7 +39,7 @@ class TritonAttention:
 
 
 def _planned(plan: Callable[[int], AttentionPlan]) -> PlannedAttention:
-    """Return attention by what `plan` makes for tiles of so many rows, which the queries' type and width decide."""
+    """Return attention by what `plan` makes for tiles of so many rows. The queries' type and width decide how many."""
     plan = cache(plan)
 
     def attend(q: Tensor, keys: Tensor, values: Tensor, scale: float, rules: AttentionRules = PLAIN) -> Tensor:
@@ -50,7 +50,7 @@ def _planned(plan: Callable[[int], AttentionPlan]) -> PlannedAttention:
 
 
 class TritonPointwise:
-    """`Pointwise` by a kernel each."""
+    """Compute `Pointwise` by a kernel each."""
 
     add_rms_norm = staticmethod(add_rms_norm)
     store_kv = staticmethod(store_kv)

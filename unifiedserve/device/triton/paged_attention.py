@@ -1,4 +1,4 @@
-"""Paged attention: prefill chunks and decode in one launch, over the pages of the KV cache.
+"""Attend over the pages of the KV cache: prefill chunks and decode in one launch.
 
 The softmax is online (Milakov, Gimelshein, arXiv:1805.02867), over blocks of keys (FlashAttention-2, arXiv:2307.08691);
 parts of a long context are merged by their log-sum-exp (Flash-Decoding). Blocks and parts begin at multiples of their
@@ -35,7 +35,7 @@ WGMMA_SHARED = 227 << 10  # where products read both factors from it
 
 
 class Blocks(NamedTuple):
-    """A program's sizes: keys of a block, warps, and how many stages its loop has.
+    """Set a program's sizes: keys of a block, warps, and how many stages its loop has.
 
     If `split`, blocks that every row sees whole go without masks.
     """
@@ -48,12 +48,12 @@ class Blocks(NamedTuple):
 
 @cache
 def tile_rows(dtype: torch.dtype, head_dim: int, shared: int = LEAST_SHARED) -> int:
-    """Return how many rows the tiles of plans are to have, so that a program's sums fit into registers."""
+    """Return the rows of plans' tiles, so that a program's sums fit into registers."""
     return 2 * TILE_ROWS if dtype.itemsize == 2 and head_dim <= 128 and shared >= WGMMA_SHARED else TILE_ROWS
 
 
 def blocks_of(dtype: torch.dtype, head_dim: int, rows: int, shared: int = LEAST_SHARED) -> Blocks:
-    """Return the sizes of programs whose tiles have so many rows, with so many bytes of shared memory."""
+    """Return the sizes of programs whose tiles have so many rows. There are so many bytes of shared memory."""
     block_dim = _block_dim(head_dim)
     keys = min(64, max(16, BLOCK_ELEMENTS[dtype] // block_dim))
     if rows < TILE_ROWS:
@@ -64,7 +64,7 @@ def blocks_of(dtype: torch.dtype, head_dim: int, rows: int, shared: int = LEAST_
 
 
 def block_rows(rows: int, groups: int) -> int:
-    """Return how many rows a program has for tiles of so many, or of one token's heads if these are more."""
+    """Return a program's rows for tiles of so many. One token's heads count if these are more."""
     return max(rows, int(triton.next_power_of_2(groups)))
 
 
@@ -197,7 +197,7 @@ def _attend(
     WINDOWED: tl.constexpr,
     PART_KEYS: tl.constexpr,
 ):
-    """Let one tile attend to one part of its keys with the heads of one key/value head.
+    """Let one tile attend to one part of its keys. The heads are those of one key/value head.
 
     `scale` is for powers of 2, `cap` of scores before that; what is None (chunk, cap, sinks) is not compiled. With
     PART_KEYS a program may have several parts of so many keys, which it merges one after another.
@@ -407,7 +407,7 @@ def _attend_to(
     PADDED: tl.constexpr,
     MASKED: tl.constexpr,
 ):
-    """Take the blocks from `first` to `last` into a tile's highest scores, unscaled, and its sums.
+    """Take the blocks from `first` to `last` into a tile's highest scores and sums. Scores are unscaled.
 
     Numbers are rounded alike whether MASKED or not: where a compiler might fuse products and sums, they are fused here.
     """
@@ -455,7 +455,7 @@ def _tanh(x):
 
 @triton.jit
 def _sink(sinks, head, highest, used):
-    """Return what sinks add to sums of powers of 2 that are relative to 2 ** highest."""
+    """Return what sinks add to sums of powers of 2. These are relative to 2 ** highest."""
     sink = tl.load(sinks + head, mask=used, other=0.0).to(tl.float32) * 1.4426950408889634
     return tl.exp2(sink - tl.where(highest == float("-inf"), 0.0, highest))
 

@@ -1,4 +1,4 @@
-"""The rotary embedding of heads in place, in one launch."""
+"""Rotate heads by their rotary embedding in place, in one launch."""
 
 from functools import cache
 
@@ -45,7 +45,7 @@ def _rotate_heads(
     BLOCK_HEADS: tl.constexpr,
     BLOCK_HALF: tl.constexpr,
 ):
-    """Take some heads of one row, both parts of each pair, so that nobody else reads what is overwritten."""
+    """Take some heads of one row, both parts of each pair. Nobody else reads what is overwritten then."""
     row = tl.program_id(0).to(tl.int64)
     numbers = tl.program_id(1) * BLOCK_HEADS + tl.arange(0, BLOCK_HEADS)
     dims = tl.arange(0, BLOCK_HALF)

@@ -1,4 +1,4 @@
-"""The gate of a llama-like MLP."""
+"""Compute the gate of a llama-like MLP."""
 
 from functools import cache
 

@@ -1,4 +1,4 @@
-"""Rotary embedding, norms of queries and keys, and the store into the KV cache, in one launch."""
+"""Rotate, normalise queries and keys, and store into the KV cache, in one launch."""
 
 from functools import cache
 

@@ -1,1 +1,1 @@
-"""One module a model family: its prompts and media (a Processor), and its modules (a LanguageAdapter)."""
+"""Adapt one model family a module: its prompts and media (a Processor), and its modules (a LanguageAdapter)."""

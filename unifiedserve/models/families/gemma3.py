@@ -1,4 +1,7 @@
-"""Gemma 3: layers with a window, images whose tokens see each other; also its models without images, and Gemma 2."""
+"""Adapt Gemma 3: layers with a window, images whose tokens see each other.
+
+Its models without images and Gemma 2 are included.
+"""
 
 from pathlib import Path
 from typing import Any, ClassVar

@@ -1,4 +1,7 @@
-"""Idefics3: an image as tiles with their place in the text, then the whole of it; each tile takes as many tokens."""
+"""Adapt Idefics3: an image as tiles with their place in the text, then the whole of it.
+
+Each tile takes as many tokens.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -80,7 +83,7 @@ class Idefics3Processor(PictureProcessor):
         return self.plan("image", (), Views(height, width, views, self._filter))
 
     def plan(self, kind: MediaKind, indices: tuple[int, ...], layout: Views, **more: Any) -> MediaPlan:
-        """Make the plan of an image or a video, whose units are tiles of the image or of the frames."""
+        """Make the plan of an image or a video. Its units are tiles of the image or of the frames."""
         return MediaPlan(
             kind=kind,
             frame_indices=indices,

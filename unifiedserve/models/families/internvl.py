@@ -1,4 +1,4 @@
-"""InternVL3 (and 2.5) as in transformers: images in tiles by their aspect ratio, frames of videos whole."""
+"""Adapt InternVL3 (and 2.5) as in transformers: images in tiles by their aspect ratio, frames of videos whole."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""LLaVA-1.5 and models of its kind: one picture an image, its middle or padded to a square."""
+"""Adapt LLaVA-1.5 and models of its kind: one picture an image, its middle or padded to a square."""
 
 from pathlib import Path
 from typing import Any, ClassVar

@@ -1,4 +1,4 @@
-"""LLaVA-NeXT: an image whole and in the tiles of that of several resolutions which suits it best."""
+"""Adapt LLaVA-NeXT: an image whole and in tiles. These have that of several resolutions which suits it best."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -64,7 +64,10 @@ class LlavaNextProcessor(PictureProcessor):
         return rows, columns
 
     def _unpadded(self, height: int, width: int, tile_rows: int, tile_columns: int) -> tuple[int, int]:
-        """Return rows and columns of the features that show the image, not its border, by transformers' rounding."""
+        """Return rows and columns of the features that show the image, not its border.
+
+        Transformers' rounding counts.
+        """
         rows, columns = tile_rows * self.patches, tile_columns * self.patches
         if width / height > columns / rows:
             filled = int(round(height * (columns / width), 7))

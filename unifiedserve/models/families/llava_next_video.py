@@ -1,4 +1,4 @@
-"""LLaVA-NeXT-Video: images as LLaVA-NeXT; a frame of a video is one picture, whose features are pooled."""
+"""Adapt LLaVA-NeXT-Video: images as LLaVA-NeXT; a frame of a video is one picture, whose features are pooled."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""LLaVA-OneVision: many tiles, whose features are scaled down to a limit; a video ends with one newline."""
+"""Adapt LLaVA-OneVision: many tiles, whose features are scaled down to a limit; a video ends with one newline."""
 
 import math
 from pathlib import Path

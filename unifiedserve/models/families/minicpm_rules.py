@@ -1,4 +1,4 @@
-"""The rules by which MiniCPM-V cuts pictures into slices and samples videos; no weights, no torch."""
+"""Cut pictures into slices and sample videos by MiniCPM-V's rules; no weights, no torch."""
 
 import math
 
@@ -27,7 +27,7 @@ def slices(height: int, width: int, most: int, resolution: int) -> Size | None:
 
 
 def fitted(height: float, width: float, resolution: int, step: int, upscale: bool) -> Size:
-    """Return a size in multiples of `step`, of about `resolution`² pixels if it has more, or always with `upscale`."""
+    """Return a size in multiples of `step`, of about `resolution`² pixels. Smaller ones grow only with `upscale`."""
     if upscale or height * width > resolution**2:
         ratio = width / height
         height = int(resolution / math.sqrt(ratio))

@@ -1,4 +1,7 @@
-"""MiniCPM-V 4.6: an image whole, then in slices of about its aspect ratio; a unit is an image or a frame with these."""
+"""Adapt MiniCPM-V 4.6: an image whole, then in slices of about its aspect ratio.
+
+A unit is an image or a frame with these.
+"""
 
 import math
 from collections.abc import Sequence

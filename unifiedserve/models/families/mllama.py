@@ -1,4 +1,7 @@
-"""Llama 3.2 Vision: layers of cross-attention read an image's tiles; in the prompt each image is a single token."""
+"""Adapt Llama 3.2 Vision: layers of cross-attention read an image's tiles.
+
+In the prompt each image is a single token.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -68,7 +71,7 @@ class MllamaAdapter(PictureAdapter):
             attention.layer_idx = number  # among the keys and values in a row of the visual buffer
 
     def scopes(self, token_ids: Sequence[int], media: Sequence[MediaPlan]) -> list[Scope]:
-        """Let text see the image before it, or all where several stand in a row, but not the tiles that pad them.
+        """Let text see the image before it, or all where several stand in a row. The tiles that pad them stay hidden.
 
         Text before the first image sees all that there is: that is what transformers makes of a mask without a key.
         """
@@ -116,7 +119,7 @@ class MllamaAdapter(PictureAdapter):
         return final
 
     def _cross_layer(self, layer: Any, hidden: Tensor, batch: RaggedBatch, kv: KVCache, step: AttentionStep) -> Tensor:
-        """Return hidden states [S, hidden] of the batch's tokens that attend to images, after a layer."""
+        """Return hidden states [S, hidden] of tokens that attend to images, after a layer."""
         if kv.visual is None:
             raise ValueError("the KV cache has no visual buffer, to which tokens attend")
         attention = layer.cross_attn

@@ -1,4 +1,4 @@
-"""Qwen2-VL: Qwen2.5-VL's rules and language model behind a vision tower without windows."""
+"""Adapt Qwen2-VL: Qwen2.5-VL's rules and language model behind a vision tower without windows."""
 
 from typing import ClassVar
 

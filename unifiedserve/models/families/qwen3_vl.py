@@ -106,7 +106,7 @@ def frame_size(rules: MediaRules, height: int, width: int, num_frames: int, opti
 def clip_size(
     height: int, width: int, frames: int, factor: int, group: int, min_pixels: int, max_pixels: int
 ) -> tuple[int, int]:
-    """Return multiples of `factor` near the shape with which frames in whole groups have min to max_pixels.
+    """Return multiples of `factor` near the shape, with min to max_pixels in all. Frames count in whole groups.
 
     The `smart_resize` of Glm4vVideoProcessor in transformers, which Qwen3-VL uses for videos.
     """

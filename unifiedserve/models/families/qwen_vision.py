@@ -1,4 +1,4 @@
-"""The vision towers of Qwen2-VL and Qwen3-VL over their shared weights: every patch sees all of its unit.
+"""Run the vision towers of Qwen2-VL and Qwen3-VL over their shared weights: every patch sees all of its unit.
 
 The same function as transformers' Qwen2VisionTransformerPretrainedModel and Qwen3VLVisionModel compute, for whole
 batches of images and temporal groups: attention runs over all units of a size at once instead of one at a time.
@@ -22,7 +22,7 @@ POSITION_TABLES = 4  # tables kept for grids that come again
 
 
 class UnitTower:
-    """A vision tower over `modules`, transformers' own, whose parameters are used in place.
+    """Run a vision tower over `modules`, transformers' own, whose parameters are used in place.
 
     `normalisation` has the mean and deviation of a row of uint8 pixels, for each kind of media. Raises ConfigError for
     a dtype that the device does not know.
@@ -53,9 +53,10 @@ class UnitTower:
 
     @torch.inference_mode()
     def __call__(self, patches: Tensor, units: Sequence[tuple[MediaPlan, int]]) -> Tensor:
-        """Encode uint8 [N, row_bytes], whole `units` of each plan in order, to [M, out_hidden * (1 + levels)].
+        """Encode uint8 [N, row_bytes] to [M, out_hidden * (1 + levels)].
 
-        A visual token's columns are the tower's output and then those that DeepStack takes from inner layers.
+        The rows are whole `units` of each plan in order. A visual token's columns are the tower's output and then those
+        that DeepStack takes from inner layers.
         """
         layout = unit_layout([Run(*plan.grid[1:], count) for plan, count in units], self._geometry).on(self._device)
         embedded = self._embed(patches, [(plan.kind, count * plan.patches_per_unit) for plan, count in units])

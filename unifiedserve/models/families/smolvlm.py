@@ -1,4 +1,4 @@
-"""SmolVLM: Idefics3 that reads videos, too, as frames with their times in the text."""
+"""Adapt SmolVLM: Idefics3 that reads videos, too, as frames with their times in the text."""
 
 import importlib
 from collections.abc import Sequence

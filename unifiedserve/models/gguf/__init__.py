@@ -1,1 +1,1 @@
-"""GGUF files as checkpoints: the folder that stands for one, and its tensors."""
+"""Read GGUF files as checkpoints: the folder that stands for one, and its tensors."""

@@ -1,4 +1,4 @@
-"""A GGUF file: opened, checked, and its metadata."""
+"""Open and check a GGUF file, and read its metadata."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,10 +17,13 @@ _PROJECTOR = "clip"
 
 
 class GGUFFile:
-    """The metadata and tensors of a model's GGUF file, which stays mapped. Opening it takes seconds."""
+    """Hold the metadata and tensors of a model's GGUF file, which stays mapped. Opening it takes seconds."""
 
     def __init__(self, path: Path) -> None:
-        """Raise ConfigError for what is no readable GGUF file, or of an unknown architecture or type of tensors."""
+        """Raise ConfigError for an unreadable GGUF file.
+
+        One of an unknown architecture or type of tensors is refused, too.
+        """
         self.path = path
         self._reader = _open(path)
         self.architecture = str(self.field("general.architecture"))

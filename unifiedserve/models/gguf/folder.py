@@ -1,6 +1,7 @@
-"""The model folder that stands for a GGUF file: config and tokenizer as transformers reads them, its tensors' places.
+"""Make the model folder that stands for a GGUF file.
 
-It is made once and kept in the user's cache, under the file's path, size and time.
+It has config and tokenizer as transformers reads them, and its tensors' places. It is made once and kept in the user's
+cache, under the file's path, size and time.
 """
 
 import hashlib
@@ -90,7 +91,7 @@ def _write(file: GGUFFile, folder: Path) -> None:
 
 
 def _quantization(file: GGUFFile) -> dict[str, Any]:
-    """Return what config.json says of the types of quantised tensors, and how many are of each; nothing if none are."""
+    """Return what config.json says of quantised tensors' types, and how many have each. Nothing if none are."""
     kinds = Counter(place.kind for place in file.tensors if place.kind not in PLAIN)
     return {"quantization_config": {"quant_method": METHOD, "types": dict(sorted(kinds.items()))}} if kinds else {}
 

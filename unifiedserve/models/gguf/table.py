@@ -1,4 +1,4 @@
-"""Where the tensors of a GGUF file are, kept as JSON in the folder that stands for it.
+"""Locate a GGUF file's tensors, by JSON in the folder that stands for it.
 
 The package `gguf` takes seconds to read a file with a large vocabulary; a start reads this table instead.
 """
@@ -12,7 +12,7 @@ from unifiedserve.memory.checkpoint import GGUF_TABLE
 
 
 class Place(msgspec.Struct, array_like=True, frozen=True):
-    """A tensor: its name and type as in the file, its shape with the rows first, and its bytes."""
+    """Locate a tensor: its name and type as in the file, its shape with the rows first, and its bytes."""
 
     name: str
     kind: str
@@ -22,7 +22,7 @@ class Place(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Table(msgspec.Struct, frozen=True):
-    """A file's architecture and all its tensors, in its order."""
+    """Hold a file's architecture and all its tensors, in its order."""
 
     path: str
     architecture: str

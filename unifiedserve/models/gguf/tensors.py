@@ -1,4 +1,4 @@
-"""The tensors of a GGUF file under the names that transformers gives them, and in its order of rows."""
+"""Give the tensors of a GGUF file transformers' names and order of rows."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -24,7 +24,7 @@ _COMPUTED = ("rope_freqs.weight",)  # config.json tells what it holds
 
 
 class GGUFTensors:
-    """A model's tensors; those stored in blocks are quantised matrices.
+    """Read a model's tensors. Those stored in blocks are quantised matrices.
 
     Projections of the same input whose types differ all become 8 bits, so that kernels multiply them as one matrix.
     """
@@ -53,7 +53,7 @@ class GGUFTensors:
             yield name, read_blocks(rows, place.kind, scheme) if scheme else self._plain(rows, name, place)
 
     def _in_order(self, rows: NDArray[np.uint8], name: str) -> NDArray[np.uint8]:
-        """Undo the order of rows in which llama.cpp turns pairs of neighbours, where transformers turns halves."""
+        """Undo llama.cpp's order of rows. It turns pairs of neighbours, where transformers turns halves."""
         heads = self._heads.get(name.split(".")[-2]) if self._architecture == "llama" else None
         if not heads:
             return rows

@@ -1,4 +1,4 @@
-"""Read API keys from a file or the environment, and look for them in constant time."""
+"""Read API keys from a file or the environment. A look-up takes constant time."""
 
 import hashlib
 import hmac

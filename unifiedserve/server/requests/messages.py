@@ -74,7 +74,7 @@ class QwenVideoPart(Strict, tag_field="type", tag="video"):
 
 
 class File(Strict):
-    """Name an image or a video, by an uploaded file's id or as a `data:` URL."""
+    """Name an image or a video: by an uploaded file's id or as a `data:` URL."""
 
     file_id: FileId | None = None
     file_data: str | None = None

@@ -1,1 +1,1 @@
-"""Qwen2.5-VL."""
+"""Adapt Qwen2.5-VL."""

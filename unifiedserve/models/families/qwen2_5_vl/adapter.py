@@ -1,4 +1,4 @@
-"""The modules of Qwen2.5-VL for staged execution."""
+"""Adapt the modules of Qwen2.5-VL to staged execution."""
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""From uint8 patches to hidden states in one matrix product, normalisation included.
+"""Embed uint8 patches by one matrix product, normalisation included.
 
 With mean m and deviation d of each row element, W ((p - m) / d) = (W / d) (p - 128) + W ((128 - m) / d). The bytes less
 128 are exact in bfloat16 and about as small as centred values, so the rounding of W / d costs no more than that of
@@ -17,7 +17,7 @@ CENTRE = 128
 
 
 class PatchEmbedding:
-    """An embedding by the tower's projection `weight` [hidden, ...].
+    """Embed by the tower's projection `weight` [hidden, ...].
 
     `normalisation` has mean and deviation of a row for each kind of media, float32.
     """

@@ -1,4 +1,4 @@
-"""Prompts and media of Qwen2.5-VL."""
+"""Process prompts and media of Qwen2.5-VL."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The media rules of Qwen2-VL and Qwen2.5-VL checkpoints: how many frames, of which size, in which patches.
+"""Follow the media rules of Qwen2-VL and Qwen2.5-VL checkpoints: how many frames, of which size, in which patches.
 
 They equal those of transformers' Qwen2VLImageProcessor and Qwen2VLVideoProcessor, whose video part cannot be imported
 without torchvision. Where those fail, the rules here go on: see `sample_frames`.
@@ -39,7 +39,7 @@ Edge = Annotated[int, Meta(ge=1, le=1024)]
 
 
 class MediaRules(msgspec.Struct, frozen=True):
-    """One processor's JSON; defaults are those of Qwen2-VL's classes in transformers."""
+    """Read one processor's JSON. Defaults are those of Qwen2-VL's classes in transformers."""
 
     min_pixels: Annotated[int, Meta(ge=1, le=_MOST_PIXELS)]
     max_pixels: Annotated[int, Meta(ge=1, le=_MOST_PIXELS)]

@@ -1,4 +1,4 @@
-"""The order in which the vision tower computes a batch's patches: those that attend to each other side by side.
+"""Order a batch's patches for the vision tower: those that attend to each other side by side.
 
 Everything here counts *tokens*: the merge_size² consecutive patches that become one visual token and stay together.
 """
@@ -14,7 +14,7 @@ from unifiedserve.device import Device, Rows
 
 
 class Geometry(NamedTuple):
-    """The numbers that windows and positions depend on besides a grid; `window` is a side in tokens, or None."""
+    """Hold the numbers that windows and positions depend on besides a grid. `window` is a side in tokens, or None."""
 
     merge_size: int
     window: int | None
@@ -23,7 +23,7 @@ class Geometry(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Consecutive units (images, temporal groups) of `height` × `width` patches each."""
+    """Name consecutive units (images, temporal groups) of `height` × `width` patches each."""
 
     height: int
     width: int
@@ -31,7 +31,7 @@ class Run(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """An order of a batch's M tokens, in which sequences of equal length are grouped."""
+    """Order a batch's M tokens, in which sequences of equal length are grouped."""
 
     order: Tensor  # int64 [M]: the token of the batch at each place
     groups: list[Rows]
@@ -50,7 +50,7 @@ class Layout(NamedTuple):
 
 
 class GridTable(NamedTuple):
-    """The tables that follow from the grid of one unit alone."""
+    """Hold the tables that follow from the grid of one unit alone."""
 
     windows: list[Tensor]  # int64 [windows, tokens of each], one for each size of window
     whole: list[Tensor]  # int64 [1, tokens]: the unit as one sequence
@@ -77,7 +77,7 @@ def unit_layout(runs: Sequence[Run], geometry: Geometry) -> Layout:
 
 
 def rearranged(hidden: Tensor, tokens: Tensor) -> Tensor:
-    """Return the rows of `hidden` [N, width], each token's together, in the order of `tokens` [M]."""
+    """Return the rows of `hidden` [N, width] in the order of `tokens` [M]. Each token's are together."""
     return hidden.view(len(tokens), -1).index_select(0, tokens).view(hidden.shape)
 
 
@@ -106,7 +106,7 @@ def _layout(runs: Sequence[Run], geometry: Geometry, sequences: Sequence[list[Te
 
 
 def _all_angles(runs: Sequence[Run], geometry: Geometry) -> tuple[Tensor, Tensor]:
-    """Return cosines and sines [M, merge_size² * head_dim / 2] of all tokens, in the batch's order."""
+    """Return cosines and sines [M, merge_size² * head_dim / 2] of all tokens. They are in the batch's order."""
     tables = _tables(runs, geometry)
     cos = torch.cat([table.cos.repeat(run.units, 1) for run, table in zip(runs, tables, strict=True)])
     sin = torch.cat([table.sin.repeat(run.units, 1) for run, table in zip(runs, tables, strict=True)])

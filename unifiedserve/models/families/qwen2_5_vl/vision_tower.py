@@ -1,4 +1,4 @@
-"""Qwen2.5-VL's vision tower over its shared weights, for whole batches of images and temporal groups.
+"""Run Qwen2.5-VL's vision tower over its shared weights, for whole batches of images and temporal groups.
 
 The same function as transformers' Qwen2_5_VisionTransformerPretrainedModel computes: one attention call for all
 windows instead of one a window, and few passes over the hidden states between the matrix products.
@@ -26,7 +26,7 @@ from unifiedserve.models.families.qwen2_5_vl.vision_layout import (
 
 
 class VisionTower:
-    """A vision tower over `modules`, transformers' own, whose parameters are used in place.
+    """Run a vision tower over `modules`, transformers' own, whose parameters are used in place.
 
     `normalisation` has the mean and deviation of a row of uint8 pixels, for each kind of media. Raises ConfigError for
     an activation other than SiLU or a dtype that the device does not know.
@@ -95,7 +95,7 @@ class VisionTower:
 
 
 def _parts(units: Sequence[tuple[MediaPlan, int]], patches: int) -> Iterator[list[tuple[MediaPlan, int]]]:
-    """Yield the units in parts of so many patches at most, or of a single unit."""
+    """Yield the units in parts of so many patches at most. A single unit may have more."""
     part: list[tuple[MediaPlan, int]] = []
     free = patches
     for plan, count in units:
