@@ -10,9 +10,9 @@ MOST_IN_CELL = 40  # words of a table's cell
 
 _END = re.compile(r"(?<!e\.g)(?<!i\.e)(?<!vs)[.;:!?](?=\s|$)")
 _QUOTED = re.compile(r"``.*?``|`[^`]*`|\"[^\"]*\"|\[([^\]]*)\]\([^)]*\)")
-_ASIDE = re.compile(r"\([^()]*\)")
+_ASIDE = re.compile(r"\([^()]*\)|(?<=\s)\[[^\[\]()]*[\])]")
 _VERB = r"(?:is|are|was|were|has|have|had|can|cannot|could|may|might|must|will|would|should|does|do|did|needs?)"
-_BECAUSE = re.compile(rf"[,;(:] ?for (?!which|whom|whose|example|instance)(?:\w+ ){{1,4}}?{_VERB}\b")
+_BECAUSE = re.compile(rf"[,;(:] ?for (?:(?!that|which|whom?|whose|example|instance)\w+ ){{1,4}}?{_VERB}\b")
 _CLAUSE = re.compile(
     r"(?:^|(?<=[.;!] ))(?:What(?:ever)?|Who(?:ever|m)?|Whether|How)\b[^.?!:]*[.;!](?:\s|$)"
     rf"|\b(?:for|to|of|by|with|that|if|because|and|than) who(?:ever)? [^,.;]*\b{_VERB}\b"
@@ -30,7 +30,7 @@ def words(text: str) -> int:
 
 
 def without_asides(text: str) -> str:
-    """Drop what is in brackets, such as units and sources."""
+    """Drop what is in brackets, such as units, sources and shapes."""
     return _ASIDE.sub("", text)
 
 

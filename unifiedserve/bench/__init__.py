@@ -1,1 +1,1 @@
-"""Benchmarks of OpenAI-compatible servers: workloads, a client that sends them on time, metrics and reports."""
+"""Benchmark OpenAI-compatible servers: workloads, a client that sends them on time, metrics and reports."""

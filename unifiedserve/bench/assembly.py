@@ -1,4 +1,4 @@
-"""The parts of a benchmark put together: workloads, data sets, arrivals, metrics and the client."""
+"""Assemble a benchmark: workloads, data sets, arrivals, metrics and the client."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -34,7 +34,7 @@ from unifiedserve.errors import ConfigError
 
 
 def check(options: RunOptions) -> None:
-    """Raise ConfigError for a workload, a data set or arrivals that cannot be, before any server is asked."""
+    """Raise ConfigError for an impossible workload, data set or arrivals. No server has been asked then."""
     process = parse(options.arrivals.replace(RATE, "1"))
     if options.dataset:
         _data_set(options)
@@ -122,7 +122,7 @@ def _data_set(options: RunOptions) -> DataSet:
 
 @cache
 def _read_once(name: str, data_dir: Path, skip_missing: bool) -> DataSet:
-    """Read a data set, whose requests are drawn anew for each run of a search."""
+    """Read a data set once. Its requests are drawn again for each run of a search."""
     return load_data_set(name, data_dir, skip_missing=skip_missing)
 
 

@@ -1,4 +1,4 @@
-"""A benchmark as it is asked for: one run, or runs at rate after rate."""
+"""Run a benchmark as it is asked for: one run, or runs at rate after rate."""
 
 from collections.abc import Callable, Iterator, Sequence
 from math import inf
@@ -29,7 +29,7 @@ RATE = "RATE"
 
 
 class Parts(NamedTuple):
-    """What a benchmark is made of, besides the client."""
+    """Hold what a benchmark is made of, besides the client."""
 
     requests: Callable[[RunOptions, int, int], Sequence[Request]]  # by options, seed and number, or fewer
     schedule: Callable[

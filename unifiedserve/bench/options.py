@@ -1,4 +1,4 @@
-"""Every option of `unifiedserve bench`, once."""
+"""Define every option of `unifiedserve bench`, once."""
 
 from typing import Annotated, Any, Literal
 
@@ -25,7 +25,7 @@ BetweenTokensTarget = Annotated[
 
 
 class SloOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The targets of requests, and the place of the report."""
+    """Set the targets of requests, and the place of the report."""
 
     slo_ttft: FirstTokenTarget = None
     slo_ttft_per_video_second: VideoSecondTarget = 0.0
@@ -48,7 +48,7 @@ class SloOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunOptions(SloOptions, frozen=True, kw_only=True):
-    """The options of a run: the server, the requests, their times and their media."""
+    """Set the options of a run: the server, the requests, their times and their media."""
 
     url: Annotated[str, Meta(description="The URL of the server to measure")] = "http://127.0.0.1:8000"
     model: Annotated[str, Meta(description="The model to ask for. Empty: the first in the server's list")] = ""
@@ -176,7 +176,7 @@ class RunOptions(SloOptions, frozen=True, kw_only=True):
 
 
 class GoodputOptions(RunOptions, frozen=True, kw_only=True):
-    """The options of the search for the goodput; RATE stands for the rate that is tried."""
+    """Set the options of the search for the goodput; RATE stands for the rate that is tried."""
 
     arrivals: Annotated[
         str,

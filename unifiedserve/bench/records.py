@@ -1,4 +1,4 @@
-"""What came back: a record for each turn that was sent, and all of a run."""
+"""Record what came back: each turn that was sent, and all of a run."""
 
 from typing import Literal
 
@@ -21,7 +21,7 @@ Phase = Literal[
 
 
 class Record(msgspec.Struct, kw_only=True):
-    """A turn and its answer. Times are seconds after the start of the run; tokens that came together share one.
+    """Record a turn and its answer. Times are seconds after the start of the run; tokens that came together share one.
 
     `due` is when it should have been sent, which all its latencies count from: a client that falls behind cannot hide a
     server's delay (coordinated omission).
@@ -48,7 +48,7 @@ class Record(msgspec.Struct, kw_only=True):
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
-    """How well the client kept time.
+    """Tell how well the client kept time.
 
     Lateness is in seconds: of requests after they were due (p50, p99, largest), and of the event loop. `cpu` is the
     share of one core that the client took. `ttft_here` is the mean TTFT as the client sees it, from when requests were
@@ -66,7 +66,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Run(msgspec.Struct, kw_only=True):
-    """All that a run has found, and under which circumstances.
+    """Record all that a run has found, and its circumstances.
 
     `interrupted` says why it is not complete, `cautions` why its figures may not be what they seem.
     """

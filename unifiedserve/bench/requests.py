@@ -1,4 +1,4 @@
-"""What is sent: requests of one or more turns, and what is known about a right answer."""
+"""Define what is sent: requests of one or more turns, and what is known about a right answer."""
 
 from typing import Literal
 
@@ -8,13 +8,13 @@ MediumKind = Literal["image", "video"]
 
 
 class Text(msgspec.Struct, frozen=True, tag="text"):
-    """A piece of a turn's text."""
+    """Hold a piece of a turn's text."""
 
     text: str
 
 
 class Medium(msgspec.Struct, frozen=True, kw_only=True, tag="medium"):
-    """An image or a video of a turn: a local file.
+    """Name an image or a video of a turn: a local file.
 
     Of a video `seconds` is the length, and [start, end) the part asked about (None: all of it).
     """
@@ -27,14 +27,14 @@ class Medium(msgspec.Struct, frozen=True, kw_only=True, tag="medium"):
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True):
-    """The answers to choose from, and the index of the right one (None: it is not public)."""
+    """Hold the answers to choose from, and the index of the right one (None: it is not public)."""
 
     choices: tuple[str, ...]
     right: int | None = None
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """A user's message and the length of the answer to it.
+    """Hold a user's message and the length of the answer to it.
 
     The answer has exactly `max_tokens` tokens if `exact`, else at most so many. The turn is sent `pause` seconds after
     the answer before has ended.
@@ -48,7 +48,10 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """A conversation that begins with its arrival; most have one turn. `kind` groups it in reports: text, image, …"""
+    """Hold a conversation that begins with its arrival; most have one turn.
+
+    `kind` groups it in reports: text, image, …
+    """
 
     id: str
     kind: str
@@ -56,7 +59,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Arrival(msgspec.Struct, frozen=True):
-    """A request and when it is due, in seconds after the start of the run."""
+    """Hold a request and its due time, in seconds after the run's start."""
 
     at: float
     request: Request

@@ -1,4 +1,4 @@
-"""Service level objectives: by when the first token is due, and how long a stream may pause."""
+"""Define service level objectives: by when the first token is due, and how long a stream may pause."""
 
 from collections.abc import Iterable
 from math import inf
@@ -11,7 +11,7 @@ from unifiedserve.bench.records import Record
 
 
 class Slo(msgspec.Struct, frozen=True, kw_only=True):
-    """Targets in seconds; None asks for nothing.
+    """Set targets in seconds. None asks for nothing.
 
     The first token may take `ttft` and a share for each token of the prompt (visual ones are among them) and each
     second of video, so that a long video is not held to a text's target. A kind of request in `ttft_of_kind` has that
@@ -31,7 +31,7 @@ class Slo(msgspec.Struct, frozen=True, kw_only=True):
         return self.ttft is None and self.tbt is None and not self.ttft_of_kind
 
     def ttft_of(self, record: Record) -> float:
-        """Return the seconds after it was due by which a turn's first token has to be there."""
+        """Return the seconds after its due time by which a turn's first token is owed."""
         if record.kind in self.ttft_of_kind:
             longer = record.prompt_tokens / self.tokens_of_kind.get(record.kind, inf)
             return self.ttft_of_kind[record.kind] * max(1.0, longer)

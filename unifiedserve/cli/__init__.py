@@ -1,1 +1,1 @@
-"""The `unifiedserve` command."""
+"""Run the `unifiedserve` command."""

@@ -1,4 +1,7 @@
-"""The `unifiedserve` command, and `python -m unifiedserve.cli`: imports the standard library only, until it runs."""
+"""Run the `unifiedserve` command, and `python -m unifiedserve.cli`.
+
+It imports the standard library only, until it runs.
+"""
 
 import sys
 

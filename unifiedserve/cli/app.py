@@ -1,4 +1,4 @@
-"""The `unifiedserve` command. Nothing heavy is imported before a command needs it: help must be instant."""
+"""Define the `unifiedserve` command. Nothing heavy is imported before a command needs it: help must be instant."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""Ask a daemon a question about a video or an image, over HTTP, and watch it at work in the terminal."""
+"""Ask a daemon about a video or an image over HTTP, and watch it work. The view is in the terminal."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ _TIMEOUT = httpx.Timeout(10.0, read=None, write=None)
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """A question about a medium; `frames` of a video are looked at (None: as many as the model's rules say)."""
+    """Hold a question about a medium. `frames` of a video are looked at (None: as many as the model's rules say)."""
 
     text: str
     medium: Path
@@ -32,7 +32,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_all(questions: Sequence[Question], *, url: str = "", model: str = "") -> int:
-    """Ask the daemon at `url`, or one of its own for `model`, one question after another.
+    """Ask one question after another of the daemon at `url`. Without it, a daemon is started for `model`.
 
     Return the exit code: 0 if all were answered. Raises ConfigError if there is no such file or no daemon, or it
     refuses a request.

@@ -1,4 +1,7 @@
-"""`unifiedserve bench`: measures any OpenAI-compatible server. Nothing heavy is imported before it is needed."""
+"""Run `unifiedserve bench`, which measures any OpenAI-compatible server.
+
+Nothing heavy is imported before it is needed.
+"""
 
 import asyncio
 from inspect import Signature, signature
@@ -22,7 +25,7 @@ _INTERRUPTED = 1
 
 
 class _RunUnlessNamed(TyperGroup):
-    """Takes options without a command for those of `run`."""
+    """Take options without a command for those of `run`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0].startswith("-") and args[0] != "--help":

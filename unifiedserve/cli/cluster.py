@@ -1,4 +1,4 @@
-"""`unifiedserve cluster`: nodes on many machines, or several on one."""
+"""Run `unifiedserve cluster`: nodes on many machines, or several on one."""
 
 import os
 import sys
@@ -122,7 +122,7 @@ def _client() -> ModuleType:
 
 
 class _Progress:
-    """Tells on stderr what changes, with the seconds since its beginning."""
+    """Tell on stderr what changes, with the seconds since its beginning."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()

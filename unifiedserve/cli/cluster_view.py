@@ -1,4 +1,4 @@
-"""A cluster in the terminal."""
+"""Show a cluster in the terminal."""
 
 from collections import Counter
 from collections.abc import Iterable

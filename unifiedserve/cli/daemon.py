@@ -1,4 +1,4 @@
-"""A daemon as a process of its own, for as long as a command, a benchmark or a test needs it."""
+"""Start a daemon as a process for a command, a benchmark or a test."""
 
 import re
 import signal
@@ -16,7 +16,7 @@ READY = re.compile(r"^Serving .* at (http://\S+)$")  # what a daemon says when r
 
 
 class Daemon(NamedTuple):
-    """A daemon that is ready to answer."""
+    """Describe a daemon that is ready to answer."""
 
     url: str
     process: subprocess.Popen[str]
@@ -29,7 +29,7 @@ def serve_command(model: str | Path = "", *options: str) -> list[str]:
 
 @contextmanager
 def daemon(model: str | Path = "", *options: str, log: IO[str] | None = None) -> Iterator[Daemon]:
-    """Start a daemon on a free port, yield it when it is ready, end it with SIGTERM and wait for it.
+    """Start a daemon on a free port, and yield it when it is ready. It ends by SIGTERM and is waited for.
 
     Its log and its errors go to `log`, a file; without one to this process's stderr. Raises ConfigError if it ends
     before it is ready, or does not end cleanly.

@@ -1,4 +1,4 @@
-"""The demonstration: a daemon of its own, questions about sample clips, the answers and their timelines."""
+"""Run the demonstration: a daemon of its own, questions about sample clips, the answers and their timelines."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Spans of the engine, as its trace has them, as a small Gantt chart in the terminal."""
+"""Draw the engine's spans as a small Gantt chart in the terminal. They come from its trace."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -12,7 +12,10 @@ _QUEUED, _RUNNING, _IDLE = "·", "█", " "
 
 
 class Bar(NamedTuple):
-    """A stage's half-open intervals [start, end), in microseconds; or those of pages that travel to it."""
+    """Hold a stage's half-open intervals [start, end), in microseconds.
+
+    They may be those of pages that travel to it.
+    """
 
     stage: str
     queued: list[tuple[float, float]]
@@ -20,7 +23,7 @@ class Bar(NamedTuple):
 
 
 def bars_of(spans: Iterable[dict[str, Any]]) -> list[Bar]:
-    """Return a bar for each stage with spans, in the trace's order of stages, that of pages for it first."""
+    """Return a bar for each stage with spans, in the trace's order. Before a stage comes the bar of its pages."""
     bars: dict[tuple[int, bool], Bar] = {}
     for span in spans:
         works = span["name"] != "pull"

@@ -1,4 +1,4 @@
-"""`--help` with the options in groups, as the configuration has them."""
+"""Print `--help` with the options in groups, as the configuration has them."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from typer.core import TyperArgument, TyperCommand
 
 
 class GroupedHelp(TyperCommand):
-    """A command whose options are listed under their panels, arguments first, and its own `--help` last."""
+    """List a command's options under their panels. Arguments come first, and its own `--help` last."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the sections."""

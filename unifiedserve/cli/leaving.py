@@ -1,4 +1,4 @@
-"""The end of a process that must not wait for a thread which never ends, as one that renders a hostile template."""
+"""End a process that must not wait for a thread which never ends. One that renders a hostile template may not."""
 
 import atexit
 import logging

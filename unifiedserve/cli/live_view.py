@@ -1,4 +1,4 @@
-"""A request at work, in the terminal: its answer, its way through the stages, times and buffers."""
+"""Show a request at work, in the terminal: its answer, its way through the stages, times and buffers."""
 
 import secrets
 import time
@@ -15,7 +15,7 @@ _BESIDE_THE_CHART = 36  # columns of labels and times
 
 
 class LiveView:
-    """A view of one request, fed with the chunks of its answer and the events of /v1/events; rich renders it."""
+    """View one request through its answer's chunks and the events of /v1/events. Rich renders it."""
 
     def __init__(self) -> None:
         self.name = secrets.token_hex(16)

@@ -1,4 +1,4 @@
-"""Servers that are started one after another to be measured, each for what it shows best."""
+"""Start servers one after another to measure each for what it shows best."""
 
 import asyncio
 import datetime
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class Measurement(NamedTuple):
-    """What is measured, with which media, and how thoroughly."""
+    """Say what is measured, with which media, and how thoroughly."""
 
     config: EngineConfig
     subject: Subject
@@ -78,7 +78,7 @@ class Measurement(NamedTuple):
 
 
 class _Whole(NamedTuple):
-    """What a server shows that has all of the device."""
+    """Measure a server that has all of the device."""
 
     costs: StageCosts
     spread: dict[str, float]

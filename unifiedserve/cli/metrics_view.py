@@ -1,4 +1,4 @@
-"""What a daemon's metrics say, as a whole or of the last moments."""
+"""View a daemon's metrics, as a whole or of the last moments."""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -13,7 +13,7 @@ _BUFFERS = ("patch", "visual", "kv")  # as requests pass through them
 
 
 class Sample(NamedTuple):
-    """The metrics at a time, in seconds since 1970: by name, without the prefix, and the values of the labels."""
+    """Hold the metrics at a time, in seconds since 1970: by name, without the prefix, and the values of the labels."""
 
     time: float
     values: Mapping[tuple[str, ...], float]
@@ -38,14 +38,14 @@ class Sample(NamedTuple):
 
 
 class Quantiles(NamedTuple):
-    """Seconds, by what share of the measured ones is below them."""
+    """Hold seconds by the share of measurements below them."""
 
     p50: float
     p99: float
 
 
 class Pages(NamedTuple):
-    """The pages of a buffer; the `cached` ones are free, but hold what may come again."""
+    """Count the pages of a buffer. The `cached` ones are free, but hold what may come again."""
 
     used: int
     total: int
@@ -54,7 +54,7 @@ class Pages(NamedTuple):
 
 
 class View(NamedTuple):
-    """What is shown; what counts over time is over `seconds` (None: it is not known how long that is)."""
+    """Hold what is shown. Counts over time are over `seconds` (None: it is not known how long that is)."""
 
     seconds: float | None
     stages: Mapping[str, tuple[int, int]]  # running, waiting

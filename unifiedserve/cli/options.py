@@ -1,4 +1,4 @@
-"""Command-line options made from the fields of a msgspec struct, so that each is defined once."""
+"""Make command-line options from a msgspec struct's fields, so that each is defined once."""
 
 import inspect
 from collections.abc import Collection, Iterator

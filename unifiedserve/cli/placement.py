@@ -1,4 +1,4 @@
-"""`unifiedserve placement`: the workers of a placement, their cores and their memory, before anything is started."""
+"""Run `unifiedserve placement`: workers, cores and memory, before anything is started."""
 
 import os
 from collections.abc import Mapping
@@ -37,7 +37,10 @@ _WRITES = "patch buffer"  # where vision writes, in each memory that has one
 
 
 def run(config: EngineConfig, console: Console) -> None:
-    """Draw the placement of `config`. Raises ConfigError, with the numbers, for what does not fit or cannot be."""
+    """Draw the placement of `config`.
+
+    Raises ConfigError, with the numbers, for a placement that does not fit or cannot be.
+    """
     config.check()
     check_threads(config)
     placement = config.machine.workers
@@ -59,7 +62,7 @@ def run(config: EngineConfig, console: Console) -> None:
 
 
 def _planned(config: EngineConfig) -> tuple[EngineLayout, Sizes, Mapping[Network, int]]:
-    """Return the layout, and the bytes of the weights, by memory and by network of the model."""
+    """Return the layout, and the bytes of the weights, by memory and by network. Networks are the model's."""
     device = select_device(config)
     model_dir, processor = load_checkpoint(config)
     dtype = dtype_of(config, device)

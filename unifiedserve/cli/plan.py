@@ -1,4 +1,4 @@
-"""`unifiedserve plan`: the best placement for a workload on some hardware, found by simulation."""
+"""Run `unifiedserve plan`: the best placement for a workload on some hardware, found by simulation."""
 
 import os
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""`unifiedserve profile`: what this machine does with a model, measured, shown and kept."""
+"""Run `unifiedserve profile`: what this machine does with a model, measured, shown and kept."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +22,7 @@ _UNSTEADY = 0.25  # spread from which on a measurement is worth a remark
 
 
 class Wishes(NamedTuple):
-    """What a user says of a measurement; the media are the package's own unless they are given."""
+    """Hold a user's wishes for a measurement. The media are the package's own unless they are given."""
 
     image: Path | None = None
     video: Path | None = None
@@ -85,7 +85,10 @@ def _show(console: Console, profile: HardwareProfile) -> None:
 
 
 def _matrix(profile: HardwareProfile) -> Table:
-    """Draw how many times longer a row's stage takes beside a column's, and alone on half of the device."""
+    """Draw how many times longer a row's stage takes beside a column's.
+
+    It is shown alone on half of the device, too.
+    """
     stages = list(profile.interference)
     table = Table("times longer", *(f"beside {other}" for other in stages), "on half of it")
     for stage in stages:

@@ -1,4 +1,4 @@
-"""Recorded turns, decided again: a line for each run, and the first turn that differs."""
+"""Decide recorded turns again: a line for each run, and the first turn that differs."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`unifiedserve router`: several servers behind one address."""
+"""Run `unifiedserve router`: several servers behind one address."""
 
 import asyncio
 import math

@@ -1,4 +1,4 @@
-"""What a model has seen of images and videos, in words."""
+"""Say what a model has seen of images and videos, in words."""
 
 from typing import Any
 

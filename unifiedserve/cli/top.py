@@ -1,4 +1,4 @@
-"""A running daemon in the terminal."""
+"""Show a running daemon in the terminal."""
 
 import asyncio
 import time
@@ -23,7 +23,7 @@ _UNKNOWN = "–"
 
 
 class State(NamedTuple):
-    """What the daemon says of itself."""
+    """Hold what the daemon says of itself."""
 
     workers: str
     ready: str

@@ -196,7 +196,7 @@ class Fleet(_Rows):
 
 
 class Encoders(_Rows):
-    """Hold the nodes that encode for others, of one model. What was given out since a node told of itself counts."""
+    """Hold the nodes that encode for others, of one model. Tokens given out since a node told of itself count."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Every option of the daemon, once: the CLI, the workers and the documentation all read it here."""
+"""Define every option of the daemon once. The CLI, the workers and the documentation all read it here."""
 
 from unifiedserve.config.engine import EngineConfig
 from unifiedserve.config.keys import (

@@ -1,4 +1,4 @@
-"""What is served, and how its checkpoint is read."""
+"""Choose what is served, and how its checkpoint is read."""
 
 from typing import Annotated, Literal
 
@@ -7,7 +7,7 @@ from msgspec import Meta
 
 
 class CheckpointOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What is served, and how its checkpoint is read."""
+    """Choose what is served, and how its checkpoint is read."""
 
     model: Annotated[
         str,

@@ -1,4 +1,4 @@
-"""All options of the daemon, in groups."""
+"""Group all options of the daemon."""
 
 from typing import Any
 
@@ -71,7 +71,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def compared(self) -> "EngineConfig | None":
-        """Return the options of the second engine, if there is to be one to compare with."""
+        """Return the options of the second engine, if one is to be compared with."""
         if not self.machine.compare:
             return None
         own = {"placement": "monolithic", "memories": "placed", "irp": "auto", "roles": "fixed"}

@@ -1,4 +1,4 @@
-"""Secrets in the environment: API keys, and the key that the nodes and routers of a cluster share."""
+"""Read secrets from the environment: API keys, and the key that the nodes and routers of a cluster share."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""Which processes there are, and what each may use of the machine."""
+"""Choose the processes, and what each may use of the machine."""
 
 import os
 from functools import lru_cache
@@ -20,7 +20,7 @@ _MOST_GPU_MIB = 1 << 24
 
 
 class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Which processes there are, and what each may use of the machine."""
+    """Choose the processes, and what each may use of the machine."""
 
     placement: Annotated[
         str,

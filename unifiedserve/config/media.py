@@ -1,4 +1,4 @@
-"""Which images and videos are taken, and how they are decoded."""
+"""Choose which images and videos are taken, and how they are decoded."""
 
 from typing import Annotated, Literal
 
@@ -13,7 +13,7 @@ DecodeOn = Literal["fastest", "cpu", "gpu"]
 
 
 class MediaOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Which images and videos are taken, and how they are decoded."""
+    """Choose which images and videos are taken, and how they are decoded."""
 
     video_decoder: Annotated[
         VideoDecoderName,

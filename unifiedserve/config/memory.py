@@ -1,4 +1,4 @@
-"""How large the buffers and caches are; where there are several memories, those of each."""
+"""Size the buffers and caches. Where there are several memories, the sizes are those of each."""
 
 from typing import Annotated, Literal
 
@@ -10,7 +10,7 @@ DEFAULT_KV_CACHE_MIB = 512  # in host memory
 
 
 class MemoryOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How large the buffers and caches are; where there are several memories, those of each."""
+    """Size the buffers and caches. Where there are several memories, the sizes are those of each."""
 
     kv_cache_mib: Annotated[
         int,

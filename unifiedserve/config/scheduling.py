@@ -1,4 +1,4 @@
-"""Who goes first, and what a step does."""
+"""Choose the order of requests, and the contents of a step."""
 
 from typing import Annotated, Literal
 
@@ -20,7 +20,7 @@ _JOINING = 3.0  # the same while short prompts are about to join, which is soon 
 
 
 class SchedulingOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Who goes first, and what a step does."""
+    """Choose the order of requests, and the contents of a step."""
 
     order: Annotated[
         Order,
@@ -190,7 +190,10 @@ class SchedulingOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def short_tokens(self) -> int:
-        """Return the most tokens of a request for which a share of each step is kept: two steps' worth."""
+        """Return the most tokens of a short request.
+
+        A share of each step is kept for those; they are two steps' worth.
+        """
         return 2 * self.prefill_chunk_tokens
 
     @property
@@ -209,7 +212,7 @@ class SchedulingOptions(msgspec.Struct, frozen=True, kw_only=True):
         return self.step_seconds if self.slo_ttft else 0.0
 
     def seconds_between_tokens(self, decode_step: float) -> float:
-        """Return the target for streams beside heavy work, given the seconds of a lone decode step."""
+        """Return the target for streams beside heavy work. It is given the seconds of a lone decode step."""
         return self.slo_tbt / 1000 or _PACE * decode_step
 
     @property
@@ -219,7 +222,7 @@ class SchedulingOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rest_between_steps(self) -> float:
-        """Return the least rest for others after a decode step, as a share of the step."""
+        """Return the least rest for others after a decode step. It is a share of the step."""
         return _LEAST_REST if self.slo_tbt else _REST
 
     @property

@@ -1,4 +1,4 @@
-"""Who may ask, and how the daemon answers and reports."""
+"""Choose who may ask, and how the daemon answers and reports."""
 
 from typing import Annotated, Literal
 
@@ -7,7 +7,7 @@ from msgspec import Meta
 
 
 class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Who may ask, and how the daemon answers and reports."""
+    """Choose who may ask, and how the daemon answers and reports."""
 
     host: Annotated[
         str, Meta(description="The address to listen on. 0.0.0.0 lets other machines in: set API keys then")

@@ -1,8 +1,8 @@
 """Define what the engine asks of hardware that computes.
 
 A further kind of it implements `Device`, and the types that it returns. Tensors that the model computes with are on
-`Device.torch`. What the host plans with (ragged batches, page numbers, positions, masks) is in host memory, and is
-uploaded where it meets them.
+`Device.torch`. The host's plans (ragged batches, page numbers, positions, masks) are in host memory, and are uploaded
+where they meet them.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -68,16 +68,17 @@ class StepRunner(Protocol):
     def __call__(self, embeds: Tensor, positions: Tensor, batch: RaggedBatch, kv: PagedKV) -> Tensor:
         """Return final hidden states [W, hidden] of the wanted tokens.
 
-        Inputs are embeds [T, width] and positions int64 [P, T]. All tokens' keys and values go to the cache. What
-        `embeds` hold beyond the embedding is added after the first layers, `hidden` columns after each.
+        Inputs are embeds [T, width] and positions int64 [P, T]. All tokens' keys and values go to the cache. Further
+        columns of `embeds` beyond the embedding are added after the first layers, `hidden` columns after each.
         """
 
 
 class DecodeRow(NamedTuple):
-    """A running sequence's next token: `token` comes behind `length` tokens in the cache, at `length + offset`.
+    """Describe a running sequence's next token.
 
-    `number` is the row that the device keeps of the sequence. A token of None is the one that was drawn there last.
-    `pages` are those of its tokens; a longer list begins with what it was before.
+    `token` comes behind `length` tokens in the cache, at `length + offset`. `number` is the row that the device keeps
+    of the sequence. A token of None is the one that was drawn there last. `pages` are those of its tokens; a longer
+    list begins with what it was before.
     """
 
     number: int

@@ -1,4 +1,4 @@
-"""`unifiedserve doctor`: what this machine has, what it lacks, and what to do about it.
+"""Run `unifiedserve doctor`: what this machine has, what it lacks, and what to do about it.
 
 Needs nothing but the standard library, so that it is the first thing to run on a new machine:
 `python -m unifiedserve.doctor [--json]`.

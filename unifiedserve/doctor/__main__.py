@@ -1,4 +1,4 @@
-"""`python -m unifiedserve.doctor [--json]`, for machines where nothing is installed yet."""
+"""Run `python -m unifiedserve.doctor [--json]`, where nothing is installed yet."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""One line of the report, and the words for its status."""
+"""Define one line of the report, and the words for its status."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A line of the report: what was looked at, what was found, and what to do about it.
+    """Hold a line of the report: what was looked at, what was found, and what to do about it.
 
     `required` marks what the CPU path cannot do without: a missing one makes the doctor's exit code 1.
     `details` holds JSON values for machines; the table leaves them out.

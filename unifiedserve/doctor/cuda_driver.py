@@ -1,4 +1,4 @@
-"""The few calls of the CUDA driver that the probes need, through ctypes: no CUDA toolkit, no torch."""
+"""Call the CUDA driver as the probes need, through ctypes: no CUDA toolkit, no torch."""
 
 import ctypes
 from collections.abc import Iterator
@@ -10,17 +10,17 @@ ATTRIBUTES = {"multiprocessors": 16, "major": 75, "minor": 76}
 
 
 class CudaError(Exception):
-    """The failure of a driver call: its name and CUDA's name for the reason."""
+    """Signal the failure of a driver call: its name and CUDA's name for the reason."""
 
 
 class IpcHandle(ctypes.Structure):
-    """CUipcMemHandle: 64 opaque bytes, passed by value."""
+    """Hold a CUipcMemHandle: 64 opaque bytes, passed by value."""
 
     _fields_ = (("reserved", ctypes.c_ubyte * 64),)
 
 
 class Driver:
-    """libcuda, initialised. Raises OSError when the library is absent, CudaError when it has no device."""
+    """Call libcuda, initialised. Raises OSError when the library is absent, CudaError when it has no device."""
 
     def __init__(self) -> None:
         self.library = ctypes.CDLL(LIBRARY)

@@ -1,4 +1,4 @@
-"""CUDA IPC self-test: device memory of one process read and written by another."""
+"""Test CUDA IPC: device memory of one process read and written by another."""
 
 import time
 from typing import Any

@@ -1,4 +1,4 @@
-"""FFmpeg: which libraries FlashCodec uses, or would use, and what they can decode."""
+"""Inspect FFmpeg: which libraries FlashCodec uses, or would use, and what they can decode."""
 
 import contextlib
 import ctypes
@@ -83,7 +83,7 @@ def import_flashcodec() -> str:
 
 
 def libraries() -> dict[str, Any]:
-    """Return version, path and decoders of the libavcodec that FlashCodec is linked to, else of the system's."""
+    """Return version, path and decoders of FlashCodec's libavcodec, else of the system's."""
     path = linked_library("libavcodec.so") or ctypes.util.find_library("avcodec")
     if path is None:
         raise FileNotFoundError("libavcodec not found")
@@ -104,7 +104,7 @@ def libraries() -> dict[str, Any]:
 
 
 def linked_library(name: str) -> str | None:
-    """Return the file of a library that importing flashcodec maps into this process, if it does."""
+    """Return the file of a library that importing flashcodec maps, if any."""
     with contextlib.suppress(ImportError):
         import_flashcodec()
     return mapped_file(name)

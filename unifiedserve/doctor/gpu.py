@@ -1,4 +1,4 @@
-"""GPUs and their driver, asked through libcuda."""
+"""Inspect GPUs and their driver, through libcuda."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""Probes in a process of their own: a driver that hangs or crashes must not take the doctor with it.
+"""Probe in a process of its own: a driver that hangs or crashes must not take the doctor with it.
 
 `call("nvdec:decoder_caps")` runs that function of this package in a child, which prints its JSON result as
 the last line of its output.
@@ -19,7 +19,7 @@ ENTRY = "from unifiedserve.doctor.isolation import answer; answer()"
 
 
 class ProbeError(Exception):
-    """A probe that could not finish: one line that says why."""
+    """Signal a probe that could not finish: one line that says why."""
 
 
 def call(target: str, *args: str, timeout: float = 30.0, env: Mapping[str, str] | None = None) -> Any:
@@ -76,7 +76,7 @@ def result_of(returncode: int, out: str, err: str) -> Any:
 
 
 def answer() -> None:
-    """Run the function that the command line names and print what it returns, as the child."""
+    """Run the function that the command line names and print its result, as the child."""
     target, *args = sys.argv[1:]
     module, _, function = target.partition(":")
     reply: dict[str, Any]

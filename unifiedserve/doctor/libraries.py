@@ -1,4 +1,4 @@
-"""Where the GPU's shared libraries and programs are: the system's, CUDA's folder, pip's nvidia packages."""
+"""Locate the GPU's shared libraries and programs: the system's, CUDA's folder, pip's nvidia packages."""
 
 import ctypes
 import shutil

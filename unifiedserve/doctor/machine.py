@@ -1,4 +1,4 @@
-"""The machine in a few words, for files of measured figures."""
+"""Describe the machine in a few words, for files of measured figures."""
 
 import datetime
 

@@ -1,4 +1,4 @@
-"""MPS self-test: a control daemon of our own, two processes that compute under it, and an orderly end."""
+"""Test MPS: a control daemon of our own, two processes that compute under it, and an orderly end."""
 
 import contextlib
 import os
@@ -35,7 +35,7 @@ def probe() -> list[Check]:
 
 
 def self_test() -> dict[str, Any]:
-    """Start the daemon of the environment's folders, run two clients at once, see that it knows both."""
+    """Start the daemon of the environment's folders, and run two clients at once. The daemon must know both."""
     for variable in ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"):
         Path(os.environ[variable]).mkdir(parents=True)
     subprocess.run([str(find_program(CONTROL)), "-d"], check=True, capture_output=True, timeout=20)

@@ -1,4 +1,4 @@
-"""NVDEC: how many decoder engines there are and what they decode (cuvidGetDecoderCaps)."""
+"""Inspect NVDEC: how many decoder engines there are and what they decode (cuvidGetDecoderCaps)."""
 
 import ctypes
 from typing import Any
@@ -15,7 +15,7 @@ BIT_DEPTHS = (8, 10)
 
 
 class DecodeCaps(ctypes.Structure):
-    """CUVIDDECODECAPS, field by field under its C names (ffnvcodec's dynlink_cuviddec.h)."""
+    """Hold CUVIDDECODECAPS, field by field under its C names (ffnvcodec's dynlink_cuviddec.h)."""
 
     _fields_ = (
         ("eCodecType", ctypes.c_int),
@@ -58,7 +58,7 @@ def describe(gpu: int, caps: list[dict[str, Any]]) -> list[Check]:
 
 
 def decoder_caps() -> list[list[dict[str, Any]]]:
-    """Ask each GPU for the capabilities of every codec × chroma × bit depth in question."""
+    """Ask each GPU for its capabilities. Every codec × chroma × bit depth in question is asked for."""
     driver = Driver()
     library = ctypes.CDLL(LIBRARY)
     gpus = []

@@ -1,4 +1,4 @@
-"""The report: a coloured table with rich, the same table as plain text without it, or JSON."""
+"""Print the report: a coloured table with rich, the same table as plain text without it, or JSON."""
 
 import json
 from collections.abc import Sequence

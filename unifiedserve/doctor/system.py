@@ -1,4 +1,4 @@
-"""The machine: processor, memory, shared memory, Python, compilers."""
+"""Inspect the machine: processor, memory, shared memory, Python, compilers."""
 
 import os
 import platform

@@ -1,4 +1,4 @@
-"""Python packages: torch, transformers and what the server needs beside them."""
+"""Inspect Python packages: torch, transformers and what the server needs beside them."""
 
 from importlib import metadata
 from typing import Any

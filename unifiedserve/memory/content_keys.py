@@ -1,4 +1,4 @@
-"""Key contents by 16-byte BLAKE2b digests of all that a page's K and V, or a unit's visual tokens, depend on.
+"""Key contents by 16-byte BLAKE2b digests. They digest all that a page's K and V, or a unit's visual tokens, depend on.
 
 The key of a KV page chains over the pages before it, for keys and values depend on all earlier tokens.
 """

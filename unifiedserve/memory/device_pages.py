@@ -1,4 +1,4 @@
-"""Show the pages of a pool to a device, and give them back by a rule."""
+"""Show a pool's pages to a device, and give them back by a rule."""
 
 from collections.abc import Iterable, Sequence
 

@@ -9,7 +9,7 @@ _MOST_NAMED = 5  # pages, in an error
 
 
 class PoolError(Exception):
-    """Signal a pool that is not as it must be while no request is in flight."""
+    """Signal a pool that is damaged. No request may be in flight."""
 
 
 def check_pool(name: str, pool: PagePool) -> None:

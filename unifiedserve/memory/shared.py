@@ -271,7 +271,7 @@ class SharedMemory:
     def bear_anew(self, instance: str) -> int:
         """Begin the next incarnation of an instance whose worker has died. Returns its number.
 
-        What lies in its inbox is `unread`, and a sender that waits for room there goes on. Raises ArenaError if there
+        The messages in its inbox are `unread`, and a sender that waits for room there goes on. Raises ArenaError if there
         is no memory for another inbox.
         """
         incarnation = self.layout.incarnation(instance) + 1

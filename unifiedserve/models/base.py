@@ -1,4 +1,7 @@
-"""The two sides of every model family: a `Processor` for the API process, a `LanguageAdapter` for the workers."""
+"""Define the two sides of every model family.
+
+A `Processor` is for the API process, a `LanguageAdapter` for the workers.
+"""
 
 import re
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence

@@ -19,7 +19,7 @@ Vector = npt.NDArray[np.float32]
 
 
 class Pooling(NamedTuple):
-    """Choose the rule that makes the vector of hidden states, and whether it has length 1.
+    """Choose the rule that pools hidden states, and whether the vector has length 1.
 
     `dimensions` are the lengths to which it may be cut: none, these, or any (None), for a model trained for that.
     """

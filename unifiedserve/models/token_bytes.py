@@ -12,7 +12,10 @@ _Rule = Callable[[str], "str | bytes"]
 
 
 class TokenPiece(NamedTuple):
-    """A token by itself: its `bytes`, `text` that shows them, and whether it is special, which texts leave out."""
+    """Describe a token by itself.
+
+    It has `bytes`, `text` that shows them, and a mark if it is special, which texts leave out.
+    """
 
     text: str
     bytes: bytes

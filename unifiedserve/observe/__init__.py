@@ -1,1 +1,1 @@
-"""What can be seen of the engine: timeline, metrics, live events, frames."""
+"""Show the engine at work: timeline, metrics, live events, frames."""

@@ -1,4 +1,4 @@
-"""What of an engine's work is told to those who watch it."""
+"""Tell viewers of an engine's work."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,7 +12,7 @@ from unifiedserve.observe.tracing import Timeline
 
 
 class Broadcast:
-    """Tells viewers of work, and of their own requests. Belongs to the event loop; free while nobody watches."""
+    """Tell viewers of work, and of their own requests. Belongs to the event loop; free while nobody watches."""
 
     def __init__(self, live: Live, timeline: Timeline) -> None:
         self._live = live
@@ -30,7 +30,7 @@ class Broadcast:
             self._sheet.close()
 
     def watches(self, viewer: str | None) -> bool:
-        """Return whether a viewer of this name is there, who wants to see the request's frames."""
+        """Return whether a viewer of this name is there and wants frames. The frames are the request's."""
         return self._live.watches(viewer)
 
     def admitted(
@@ -55,6 +55,6 @@ class Broadcast:
     def decoded(
         self, viewer: str | None, request: str, media: Sequence[MediaPlan], units: WatchedUnits, encoder: str
     ) -> None:
-        """Show the frames in these units of a request, which are where this `encoder` finds them."""
+        """Show the frames in these units of a request. They are where this `encoder` finds them."""
         if viewer is not None and self._sheet is not None:
             self._sheet.show(viewer, request, media, units, encoder)

@@ -1,7 +1,8 @@
-"""Small pictures of a request's frames for those who watch it, read from the patch buffer behind the encoder's back.
+"""Draw small pictures of a request's frames for its viewers.
 
-Nothing is held for them: a free page keeps its contents until it is taken anew, which begins an epoch. So pages are
-copied first, and their epochs compared then; pictures whose pages were taken meanwhile are just not shown.
+They are read from the patch buffer behind the encoder's back. Nothing is held for them: a free page keeps its contents
+until it is taken again, which begins an epoch. So pages are copied first, and their epochs compared then. Pictures
+whose pages were taken meanwhile are just not shown.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ _MOST_WAITING = 64  # groups of frames; what comes on top is not shown
 
 
 class ContactSheet:
-    """Small pictures of frames for viewers. Belongs to the event loop; the work is done in a thread of its own."""
+    """Draw small pictures of frames for viewers. Belongs to the event loop; the work is done in a thread of its own."""
 
     def __init__(self, pools: Mapping[str, PagePool], row_bytes: int, live: Live) -> None:
         self._pools = pools  # by the instance that encodes what is in one
@@ -37,7 +38,7 @@ class ContactSheet:
         self._thread = ThreadPoolExecutor(1, "contact-sheet")
 
     def show(self, viewer: str, request: str, media: Sequence[MediaPlan], decoded: WatchedUnits, encoder: str) -> None:
-        """Tell the viewer of these units of a request with such `media`, as soon as there are pictures of them."""
+        """Tell the viewer of these units as soon as there are pictures. The request has such `media`."""
         if self._waiting == _MOST_WAITING:
             return
         self._waiting += 1

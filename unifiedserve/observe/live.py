@@ -1,4 +1,4 @@
-"""What happens in the engine, told as it happens to those who watch; they never make the engine wait."""
+"""Tell viewers what happens in the engine, as it happens. They never make the engine wait."""
 
 import asyncio
 from collections import deque
@@ -14,7 +14,7 @@ _MOST_EVENTS = 512  # that wait for one viewer
 
 
 class Admitted(msgspec.Struct, tag_field="type", tag="admitted", kw_only=True):
-    """The viewer's own request was taken in; its `arrival` is on the clock of `Spans`."""
+    """Tell that the viewer's own request was taken in. Its `arrival` is on the clock of `Spans`."""
 
     request: str
     arrival: float
@@ -29,14 +29,14 @@ class Spans(msgspec.Struct, tag_field="type", tag="spans"):
 
 
 class Frame(msgspec.Struct):
-    """A frame: `number` counts the medium's sampled frames from 0; `jpeg` is a small picture of it."""
+    """Show a frame: `number` counts the medium's sampled frames from 0; `jpeg` is a small picture of it."""
 
     number: int
     jpeg: bytes
 
 
 class Frames(msgspec.Struct, tag_field="type", tag="frames"):
-    """Frames of the viewer's own request that were decoded just now, of its medium number `medium` from 0."""
+    """Show frames of the viewer's own request that were just decoded. The medium has number `medium` from 0."""
 
     request: str
     medium: int
@@ -44,7 +44,7 @@ class Frames(msgspec.Struct, tag_field="type", tag="frames"):
 
 
 class Dropped(msgspec.Struct, tag_field="type", tag="dropped"):
-    """Events that the viewer should have got here and that are lost, for it read too slowly."""
+    """Count events that the viewer should have got here and lost. It read too slowly."""
 
     events: int
 
@@ -53,7 +53,7 @@ Event = Admitted | Spans | Frames | Dropped
 
 
 class Viewer:
-    """The end of one viewer: a bounded queue that loses its oldest events when nobody reads it."""
+    """Hold the end of one viewer: a bounded queue that loses its oldest events when nobody reads it."""
 
     def __init__(self, name: str | None) -> None:
         self.name = name
@@ -92,7 +92,7 @@ class Viewer:
 
 
 class Live:
-    """The viewers of an engine. Belongs to the engine's event loop.
+    """Hold the viewers of an engine. Belongs to the engine's event loop.
 
     Everybody sees the spans; what shows a request's contents goes only to viewers of the name that came with it,
     which is a secret of whoever chose it.

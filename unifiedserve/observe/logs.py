@@ -1,4 +1,4 @@
-"""The log: a line a record, as text or as a JSON object, which names the request that it is about."""
+"""Log a line a record, as text or JSON, with the request's name."""
 
 import json
 import logging
@@ -18,7 +18,7 @@ _SERVER_TEXT = "%(levelname)s %(name)s: %(message)s"
 
 
 class JsonFormatter(logging.Formatter):
-    """Makes a JSON object of a record. What a record has as `fields` (in `extra`) are further fields of it."""
+    """Make a JSON object of a record. The record's `fields` (in `extra`) are further fields of it."""
 
     def __init__(self, instance: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Prometheus metrics of one engine, named in the spirit of vLLM's (`vllm:x` is `unifiedserve:x` here)."""
+"""Export Prometheus metrics of one engine, named in the spirit of vLLM's (`vllm:x` is `unifiedserve:x` here)."""
 
 from collections.abc import Iterator, Mapping
 from typing import Literal, Protocol
@@ -15,7 +15,7 @@ _GAP = (0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1
 
 
 class Observed(Protocol):
-    """The figures that are read at scrape time."""
+    """Define the figures that are read at scrape time."""
 
     def stages(self) -> Mapping[str, tuple[int, int]]: ...
     def worker_requests(self) -> Mapping[tuple[str, str], tuple[int, int]]: ...
@@ -39,7 +39,7 @@ class Observed(Protocol):
 
 
 class Metrics:
-    """Counters and histograms that the engine feeds; gauges are read from the engine at each scrape."""
+    """Hold counters and histograms that the engine feeds. Gauges are read from the engine at each scrape."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry = registry or CollectorRegistry()
@@ -111,7 +111,7 @@ class Metrics:
         self._gap.observe(seconds)
 
     def decode_host(self, seconds: float) -> None:
-        """Note the seconds that the host spent on a step of decode which a device did meanwhile."""
+        """Note the host's seconds on a step of decode. A device did the step meanwhile."""
         self._host.observe(seconds)
 
     def decoded_eagerly(self) -> None:
@@ -134,7 +134,7 @@ class Metrics:
         self._worked.labels(worker, stage).inc(seconds)
 
     def pulled(self, stage: str, size: int, seconds: float) -> None:
-        """Count the bytes that a stage has read from another memory, and the time that it took."""
+        """Count the bytes that a stage read from another memory, and their time."""
         self._pulled_bytes.labels(stage).inc(size)
         self._pull_time.labels(stage).observe(seconds)
 
@@ -145,7 +145,7 @@ class Metrics:
         found.inc(hits)
 
     def speculated(self, drafted: int, accepted: int) -> None:
-        """Count the tokens that a step of decode tried out, and those of them that are the answers'."""
+        """Count the tokens that a step of decode tried, and the accepted ones."""
         self._drafted.inc(drafted)
         self._accepted.inc(accepted)
 
@@ -234,7 +234,7 @@ class _Gauges(Collector):
             yield _gauge("tbt_p99_seconds", "Time between tokens beside heavy work for which that is so", value=tbt)
 
     def _cache_config(self) -> GaugeMetricFamily:
-        """Return the KV cache's shape as labels, as routers of the Gateway API's inference extension read it."""
+        """Return the KV cache's shape as labels. Routers of the Gateway API's inference extension read them."""
         pages = sum(pages for (_, buffer), (_, pages) in self._engine.buffers().items() if buffer == "kv")
         info = _gauge("cache_config_info", "The KV cache: tokens of a page, and pages", "block_size", "num_gpu_blocks")
         info.add_metric([f"{self._engine.page_tokens}", f"{pages}"], 1)

@@ -1,4 +1,4 @@
-"""Requests as OpenTelemetry traces, sent to where OTEL_EXPORTER_OTLP_ENDPOINT says; without it, nothing is done.
+"""Send requests as OpenTelemetry traces to OTEL_EXPORTER_OTLP_ENDPOINT. Without it, nothing is done.
 
 A trace has a span for the request, by the conventions for generative AI, and in it one for each stage that worked
 for it. It tells when and how much, never what: no prompt, no answer, no key.
@@ -35,7 +35,10 @@ _NAME = "unifiedserve"
 
 @dataclass
 class _Work:
-    """What a stage did for a request: from when to when (monotonic seconds), in how many steps, after which wait."""
+    """Record a stage's work for a request.
+
+    It has a beginning and an end (monotonic seconds), so many steps, and a wait before it.
+    """
 
     start: float = float("inf")
     end: float = float("-inf")
@@ -51,7 +54,7 @@ class _Work:
 
 
 class Trace:
-    """A request on its way. Belongs to the engine's event loop."""
+    """Trace a request on its way. Belongs to the engine's event loop."""
 
     def __init__(self, traces: "Traces", request: GenerateRequest, arrival: float, model: str) -> None:
         """Begin with a request that was taken in at `arrival` (monotonic seconds)."""
@@ -89,7 +92,7 @@ class Trace:
 
 
 class Traces:
-    """The requests in flight that are traced. Belongs to the engine's event loop, which it never holds up."""
+    """Hold the requests in flight that are traced. Belongs to the engine's event loop, which it never holds up."""
 
     def __init__(self, tracer: "Tracer | None" = None) -> None:
         """Trace with `tracer`; nothing if there is none."""

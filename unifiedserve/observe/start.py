@@ -1,4 +1,4 @@
-"""What the daemon does until it is ready, told step by step to the person who waits for it."""
+"""Tell the person who waits for the daemon what it does until it is ready."""
 
 import logging
 import threading
@@ -16,7 +16,7 @@ def begin_step(text: str) -> None:
 
 
 class StartReport(logging.Handler):
-    """Prints each step of a start with the seconds since it was opened, and a long one again every so often.
+    """Print each step of a start with its seconds, and repeat a long one. The seconds count since it was opened.
 
     Without a stream, the steps go to the log.
     """

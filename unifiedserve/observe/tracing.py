@@ -1,4 +1,4 @@
-"""The timeline of the engine: spans of every stage, as Chrome/Perfetto trace JSON.
+"""Trace the engine: spans of every stage, as Chrome/Perfetto trace JSON.
 
 Times are seconds of the system-wide monotonic clock, which all processes of a machine share; the trace
 counts microseconds from the engine's start.
@@ -20,7 +20,7 @@ _ROLES = _INTAKE + 1  # the row of workers that change
 
 
 class TakenIn(NamedTuple):
-    """What was done for a request before any stage, between these times: `fetch` its media, `analyse` it."""
+    """Record what was done for a request before any stage, between these times: `fetch` its media, `analyse` it."""
 
     request: str
     name: Literal["fetch", "analyse"]
@@ -29,7 +29,10 @@ class TakenIn(NamedTuple):
 
 
 class RoleStep(NamedTuple):
-    """A worker on its way to other stages, between these times: it `drain`s as one instance, `start`s as another."""
+    """Record a worker on its way to other stages, between these times.
+
+    It `drain`s as one instance, `start`s as another.
+    """
 
     instance: Instance
     name: Literal["drain", "start"]
@@ -38,7 +41,7 @@ class RoleStep(NamedTuple):
 
 
 class Timeline:
-    """The latest spans of all requests, and the names under which clients know the requests."""
+    """Hold the latest spans of all requests, and the clients' names for them."""
 
     def __init__(self, origin: float, traces: Traces | None = None) -> None:
         """Count from `origin`, in monotonic seconds, and tell `traces` of all work."""
@@ -52,7 +55,7 @@ class Timeline:
         self._hosts: dict[Stage, list[str]] = {stage: [] for stage in Stage}  # that work was seen of
 
     def name(self, uid: int, request_id: str) -> None:
-        """Remember the client's id of a request, for as many requests as there can be spans."""
+        """Remember the client's id of a request. There is room for as many as there can be spans."""
         self._traces.attempt(uid, request_id)
         self._names[uid] = request_id
         self._order.append(uid)

@@ -1,4 +1,4 @@
-"""All who are told what an engine does."""
+"""Tell all watchers what an engine does."""
 
 import time
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from unifiedserve.observe.tracing import Timeline
 
 @dataclass(frozen=True)
 class Watching:
-    """The metrics, the timeline, the viewers and the traces of one engine."""
+    """Hold the metrics, the timeline, the viewers and the traces of one engine."""
 
     metrics: Metrics
     timeline: Timeline

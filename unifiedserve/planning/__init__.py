@@ -1,1 +1,1 @@
-"""Chooses where stages run: candidates are simulated with the schedulers that serve, over the costs in a profile."""
+"""Choose where stages run. Candidates are simulated with the schedulers that serve, over the costs in a profile."""

@@ -1,4 +1,4 @@
-"""Requests as the simulator takes them, by what a model makes of their media."""
+"""Convert requests for the simulator, by what a model makes of their media."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,10 @@ _GOP_SECONDS = 10.0  # of most videos: 250 frames
 
 
 class _Unit(msgspec.Struct, frozen=True):
-    """A piece of media that is encoded by itself: its visual tokens, and the seconds that it takes to decode."""
+    """Describe a piece of media that is encoded by itself.
+
+    It has visual tokens, and seconds that it takes to decode.
+    """
 
     tokens: int
     decode: float

@@ -1,4 +1,4 @@
-"""Rates that no schedule can hold, found without simulating: stages need more time than their devices have.
+"""Find rates that no schedule can hold, without simulating: stages need more time than their devices have.
 
 All work of the requests that hold their targets has to be done by the last of their deadlines, on the devices that host
 its stages. That goes for each set of stages: devices that host none of them cannot help.
@@ -19,7 +19,10 @@ _COMPUTING = (Stage.ENCODE, Stage.PREFILL, Stage.DECODE)
 
 
 class Cut:
-    """A set of stages: the device seconds that each request needs there, and how many the devices give in a second."""
+    """Hold a set of stages with the devices' seconds.
+
+    Each request needs some, and the devices give so many in a second.
+    """
 
     def __init__(self, stages: tuple[Stage, ...], seconds: list[float], capacity: float) -> None:
         self.stages = stages
@@ -32,7 +35,7 @@ class Cut:
         return self.capacity * len(self.seconds) / total if (total := sum(self.seconds)) else inf
 
     def goodput(self, span: float, slack: float) -> float:
-        """Return the rate up to which nine tenths of the requests may be done in time.
+        """Return the rate up to which nine tenths of the requests may be in time.
 
         They come within `span` seconds at one a second, and the last deadline is so much later (`slack`, seconds).
         """
@@ -61,7 +64,7 @@ def most_goodput(case: Case, candidate: Candidate) -> float:
 
 
 def most_throughput(case: Case, candidate: Candidate) -> float:
-    """Return how many requests a second there are at most when all wait from the start."""
+    """Return the most requests a second when all wait from the start."""
     return tightest(case, candidate).throughput
 
 
@@ -79,7 +82,7 @@ def _sets(profile: HardwareProfile) -> Iterator[tuple[Stage, ...]]:
 
 
 def _capacity(stages: frozenset[Stage], placement: Placement, candidate: Candidate, profile: HardwareProfile) -> float:
-    """Return the device seconds in a second of all devices that host any of the stages."""
+    """Return the device seconds in a second of all hosts of the stages. They are devices that host any."""
     if profile.device.kind == "cpu":
         hosts = [each for each in placement.instances if stages.intersection(each.stages)]
         cores = profile.device.cores
@@ -98,7 +101,7 @@ def _capacity(stages: frozenset[Stage], placement: Placement, candidate: Candida
 def _of_device(
     stages: frozenset[Stage], hosted: tuple[tuple[Stage, ...], ...], dual: bool, profile: HardwareProfile
 ) -> float:
-    """Return the most that stages of processes on one GPU get done at once, by how they slow each other."""
+    """Return the most that processes on one GPU get done at once. Their stages slow each other."""
     choices = [_at_once(stages.intersection(own), dual) for own in hosted]
     return max(_speed([stage for chosen in running for stage in chosen], profile) for running in product(*choices))
 
@@ -111,7 +114,7 @@ def _at_once(stages: Collection[Stage], dual: bool) -> list[tuple[Stage, ...]]:
 
 
 def _speed(running: Sequence[Stage], profile: HardwareProfile) -> float:
-    """Return how many seconds of work of these stages get done in a second when all run."""
+    """Return the seconds of work of these stages done in a second when all run."""
     total = 0.0
     for place, stage in enumerate(running):
         slower = 1.0

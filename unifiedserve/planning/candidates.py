@@ -1,4 +1,4 @@
-"""One way to serve: a placement, and the options of its steps."""
+"""Describe one way to serve: a placement, and the options of its steps."""
 
 from functools import cache
 from typing import Any, Literal
@@ -13,7 +13,7 @@ Switch = Literal["on", "off"]
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """A placement as `--placement` has it, in parts, on so many devices, and how its steps are filled.
+    """Hold a placement as `--placement` has it, on so many devices, and its step options. The placement is in parts.
 
     It is of a `method`, and `label` is its short name. With `targets` the engine is told the targets of requests; else
     it finds its own.

@@ -1,4 +1,4 @@
-"""What is planned for: requests with targets, a model on hardware. And what the simulator says of a candidate."""
+"""Describe what is planned for, and simulate candidates: requests with targets, a model on hardware."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -25,18 +25,21 @@ _TAIL_STEP = 1.0  # seconds
 
 
 class TimeUpError(Exception):
-    """A simulation has not ended in the time that there was for it."""
+    """Signal a simulation that has not ended in its time."""
 
 
 class Run(NamedTuple):
-    """What clients would have recorded, and the part of the time that workers of each stage were busy."""
+    """Hold what clients would have recorded, and how busy each stage's workers were.
+
+    The latter is a part of the time.
+    """
 
     records: list[Record]
     busy: dict[Stage, float]
 
 
 class Case:
-    """Requests of a workload with targets, and a model on hardware, as its profile has both."""
+    """Hold requests with targets, and a model on hardware. The workload has the former, the profile the latter."""
 
     def __init__(self, profile: HardwareProfile, workload: Workload, slo: Slo, frames: int | None = None) -> None:
         """Raise ConfigError if the profile does not know the workload's media."""
@@ -49,7 +52,10 @@ class Case:
         return [each.generate for each in self.arrivals]
 
     def records(self, rate: float, tokens: Sequence[Sequence[float]]) -> list[Record]:
-        """Return the requests at a rate as a client would have recorded them, with the times (seconds) of `tokens`."""
+        """Return the requests at a rate as a client would have recorded them.
+
+        The times (seconds) are those of `tokens`.
+        """
         return [
             Record(
                 request=str(uid),
@@ -87,7 +93,7 @@ class Case:
 
     @property
     def _per_visual_token(self) -> float:
-        """Return the seconds that a visual token adds to the target for the first token, on average."""
+        """Return the mean seconds that a visual token adds to the first token's target."""
         visual = sum(sum(each.units) for each in self.arrivals)
         seconds = sum(sum(each.seconds) for each in self.workload.requests)
         return self.slo.ttft_per_prompt_token + (self.slo.ttft_per_video_second * seconds / visual if visual else 0.0)
@@ -127,14 +133,14 @@ class Case:
         return latencies(run.records, self.tokens, self.slo, run.busy)
 
     def _finish(self, simulator: Simulator, rate: float, until: float) -> None:
-        """Let a run go on to its end, with looks at the clock while requests come and a while after."""
+        """Let a run go on to its end. It looks at the clock while requests come and a while after."""
         step = self.workload.times[-1] / rate / _LOOKS + _TAIL_STEP
         for look in range(1, 2 * _LOOKS + 1):
             _run(simulator, look * step, until)
         simulator.run()
 
     def _fails(self, simulator: Simulator, rate: float, goal: float, until: float) -> bool:
-        """Let a run go on to its last deadline, or until too many requests have missed one."""
+        """Let a run go on to its last deadline. It ends before if too many requests have missed one."""
         requests = self.records(rate, [[]] * len(self.arrivals))
         first = [record.due + self.slo.ttft_of(record) for record in requests]
         last = [last_due(record, self.slo, tokens) for record, tokens in zip(requests, self.tokens, strict=True)]
@@ -164,7 +170,7 @@ def _looks(first: float, last: float) -> list[float]:
 
 
 def _busy(simulated: Simulated, placement: Placement, sharing: Sharing) -> dict[Stage, float]:
-    """Return the part of the time that workers, or decoders of media, of each stage had work under way."""
+    """Return how long each stage's workers had work under way, as a part. Decoders of media count, too."""
     workers = {stage: float(len(placement.hosts(stage))) for stage in Stage}
     hosts = [each for each in placement.instances if Stage.VISION in each.stages]
     workers[Stage.VISION] = sum(sharing.decoders(each.threads(sharing.threads(giving=False))) for each in hosts)

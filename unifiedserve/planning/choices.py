@@ -1,4 +1,4 @@
-"""From what a search has found to the plan that is shown: why each is limited, and what it does at other rates."""
+"""Turn a search's findings into the plan that is shown: why each is limited, and what it does at other rates."""
 
 from collections.abc import Sequence
 from math import inf
@@ -36,7 +36,7 @@ def choice_of(case: Case, rated: Rated, curve: Sequence[Point] = ()) -> Choice:
 
 
 def curves(case: Case, pool: Pool, rated: Sequence[Rated], until: float) -> list[list[Point]]:
-    """Return what candidates do below and above what the best one reaches, as far as there is time (monotonic)."""
+    """Return candidates' results below and above the best one's rate. It goes on while there is time (monotonic)."""
     rates = [factor * rated[0].score.value for factor in _CURVE]
     calls = [(each.candidate, rate, until) for rate in rates for each in rated]
     points = pool.map(point, calls)

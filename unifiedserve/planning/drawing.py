@@ -1,4 +1,4 @@
-"""A plan as a picture: attainment over rate of the first placements, and what more devices bring."""
+"""Draw a plan: attainment over rate of the first placements, and what more devices bring."""
 
 from collections.abc import Mapping
 from pathlib import Path

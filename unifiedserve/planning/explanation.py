@@ -1,4 +1,4 @@
-"""Why a placement wins, in words."""
+"""Explain why a placement wins, in words."""
 
 from collections.abc import Iterator
 
@@ -30,7 +30,7 @@ def _nothing(plan: Plan) -> str:
 
 
 def _cautions(plan: Plan) -> Iterator[str]:
-    """Yield a line if all requests come so fast that a queue has no time to grow."""
+    """Yield a line if all requests come too fast for a queue to grow."""
     seconds = plan.requests / plan.choices[0].value
     if plan.objective == "goodput" and seconds < _LASTING * (plan.slo.ttft or 0.0):
         yield (
@@ -66,7 +66,7 @@ def limit(choice: Choice) -> str:
 
 
 def _busiest(choice: Choice) -> tuple[str, float]:
-    """Return the stages of the workers that are busiest, and which part of the time they are."""
+    """Return the stages of the busiest workers, and their busy part of the time."""
     hosted = dict.fromkeys(stages_of(part.stages) for part in split_parts(choice.placement))
     shares = {stages: min(1.0, sum(choice.seen.busy[stage] for stage in stages)) for stages in hosted}
     busiest = max(shares, key=shares.__getitem__)

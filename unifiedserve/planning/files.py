@@ -1,4 +1,4 @@
-"""The files of a plan: the placement for `serve`, all of it as JSON, and a picture."""
+"""Write the files of a plan: the placement for `serve`, all of it as JSON, and a picture."""
 
 from collections.abc import Mapping
 from pathlib import Path

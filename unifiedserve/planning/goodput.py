@@ -1,4 +1,4 @@
-"""What a candidate reaches, by simulating it at rate after rate."""
+"""Measure what a candidate reaches, by simulating it at rate after rate."""
 
 from math import inf
 from time import monotonic
@@ -18,9 +18,9 @@ _FIRST = 1.0  # requests a second, where no bound is known
 
 
 class Score(msgspec.Struct, frozen=True):
-    """Requests a second that a candidate reaches, what clients see then, and how often it was simulated.
+    """Rate a candidate: requests a second, what clients see then, and its simulations.
 
-    Not `exact`: it stays below `value`. What is `seen` where that is 0 is of few requests.
+    Not `exact`: it stays below `value`. Where `value` is 0, `seen` is of few requests.
     """
 
     value: float
@@ -31,8 +31,11 @@ class Score(msgspec.Struct, frozen=True):
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What a candidate has to reach to be of interest (`floor`), how precisely that is to be known (a share of it), and
-    until when (monotonic seconds) it may be simulated. It is known to fail at the rate `failed`."""
+    """Tell what a candidate has to reach to be of interest (`floor`).
+
+    It is to be known as precisely as a share of it, and may be simulated until a time (monotonic seconds). It is known
+    to fail at the rate `failed`.
+    """
 
     objective: Objective
     floor: float = 0.0
@@ -69,7 +72,7 @@ def _goodput(case: Case, candidate: Candidate, wanted: Wanted) -> Score:
 
 
 class _Tries:
-    """Simulations of a candidate at one rate after another, and what they have shown so far."""
+    """Simulate a candidate at one rate after another, and keep the results so far."""
 
     def __init__(self, case: Case, candidate: Candidate, bracket: Bracket, until: float) -> None:
         self.count = 0
@@ -90,7 +93,7 @@ class _Tries:
         return found is not None
 
     def alone(self) -> Latencies:
-        """Return what clients see at a rate at which few requests meet others, unless they come in bursts."""
+        """Return what clients see at a rate where few requests meet. In bursts they may all the same."""
         rate = most_throughput(self._case, self._candidate) / _APART
         run = self._case.simulate(self._candidate, rate)
         assert run is not None

@@ -1,4 +1,4 @@
-"""Which placements there are over some devices: methods by the stages that share one, and counts."""
+"""List the placements over some devices: methods by the stages that share one, and counts."""
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise
@@ -31,7 +31,10 @@ _SPLITS = 8  # a machine's cores are divided in eighths
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """A placement of a method: how many devices (on a CPU: cores) each kind has, and the text for `--placement`."""
+    """Describe a placement of a method.
+
+    It has counts of devices (on a CPU: cores) by kind, and the text for `--placement`.
+    """
 
     method: str
     counts: tuple[int, ...]
@@ -76,7 +79,7 @@ def _on_cores(cores: int) -> Iterator[Layout]:
 
 
 def _split(method: str, kinds: Sequence[Processes], cores: int) -> Iterator[Layout]:
-    """Yield the method with groups of cores, of sizes that are multiples of an eighth of all."""
+    """Yield the method with groups of cores. Their sizes are multiples of an eighth of all."""
     step = max(1, cores // _SPLITS)
     for sizes in _divisions(cores // step, len(kinds)):
         counts = tuple(size * step for size in sizes[:-1])

@@ -1,4 +1,4 @@
-"""Whether requests got what they are owed, and which figure of a run counts."""
+"""Judge whether requests got what they are owed, by a run's figures."""
 
 from collections.abc import Mapping, Sequence
 from math import ceil, inf
@@ -16,7 +16,7 @@ GOAL = SHARE  # of requests: HydraInfer §2.3, EPD §3.3.3
 
 
 class Latencies(msgspec.Struct, frozen=True, kw_only=True):
-    """What clients saw of a run: the share of requests that held their targets, and seconds.
+    """Hold what clients saw of a run: the share of requests that held their targets, and seconds.
 
     `busy` is the part of the time that the workers of each stage had a step under way, as far as that is known.
     """
@@ -53,7 +53,7 @@ def needed(record: Record, slo: Slo, tokens: int) -> float:
 def latencies(
     records: Sequence[Record], tokens: Sequence[int], slo: Slo, busy: Mapping[Stage, float] | None = None
 ) -> Latencies:
-    """Return the figures of a run in which the requests were to have so many `tokens`."""
+    """Return the figures of a run. Its requests were to have so many `tokens`."""
     scales = sorted(needed(record, slo, count) for record, count in zip(records, tokens, strict=True))
     first = [record.token_times[0] - record.due for record in records if record.token_times]
     gaps = np.concatenate([tbts(record) for record in records]) if records else np.zeros(0)

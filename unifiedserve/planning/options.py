@@ -1,4 +1,4 @@
-"""Every option of `unifiedserve plan`, once."""
+"""Define every option of `unifiedserve plan`, once."""
 
 from typing import Annotated, Literal
 
@@ -17,7 +17,7 @@ Objective = Literal["goodput", "e2etp-cost"]
 
 
 class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What is planned for, and how much is tried."""
+    """Choose what is planned for, and how much is tried."""
 
     trace: Annotated[
         str,

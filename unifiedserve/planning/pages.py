@@ -1,4 +1,4 @@
-"""Pages of the buffers that a placement has on some hardware."""
+"""Count the pages of the buffers that a placement has on some hardware."""
 
 from unifiedserve.config.memory import MIB, MemoryOptions
 from unifiedserve.placement import Network, Placement, networks_of

@@ -1,4 +1,4 @@
-"""What a search has found, as it is shown and written."""
+"""Hold a search's findings, as they are shown and written."""
 
 from typing import Any
 
@@ -10,7 +10,10 @@ from unifiedserve.planning.options import Objective
 
 
 class Point(msgspec.Struct, frozen=True):
-    """A rate (requests a second), the share of requests that held their targets, and of those that missed each."""
+    """Hold a rate (requests a second), the share that held their targets, and the shares that missed.
+
+    The latter are of each target.
+    """
 
     rate: float
     attainment: float
@@ -19,14 +22,14 @@ class Point(msgspec.Struct, frozen=True):
 
 
 class Capacity(msgspec.Struct, frozen=True):
-    """The stages whose devices can do the fewest requests a second, and how many (None: costs are not known)."""
+    """Name the stages whose devices can do the fewest requests a second. Costs that are not known give None."""
 
     stages: tuple[str, ...]
     rate: float | None
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """A placement with a short name, the options of `serve` that go with it, and what both give.
+    """Hold a placement with a short name, its options of `serve`, and the result. Both give it.
 
     That is a `value` in requests a second, and what is `seen` of latencies at that rate.
     """
@@ -43,7 +46,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Frontier(msgspec.Struct, frozen=True):
-    """What is the most that so many devices reach, and with which placement."""
+    """Hold the most that so many devices reach, and with which placement."""
 
     devices: int
     value: float
@@ -51,7 +54,7 @@ class Frontier(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """The best placement and its runners-up; none where nothing meets the targets.
+    """Hold the best placement and its runners-up. There are none where nothing meets the targets.
 
     Then `nearest` would meet them if they were `scale` times as long. `ruled_out` of the candidates were so by bounds,
     or by a simulation that fell behind the others'.

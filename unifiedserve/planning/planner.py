@@ -1,4 +1,4 @@
-"""A plan from its beginning to its end: search, then say what was found."""
+"""Plan from beginning to end: search, then say what was found."""
 
 from collections.abc import Callable
 from time import monotonic

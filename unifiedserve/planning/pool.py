@@ -1,4 +1,4 @@
-"""Processes that simulate candidates; the case is sent to each of them once."""
+"""Simulate candidates in processes. The case is sent to each of them once."""
 
 import signal
 from collections.abc import Callable, Iterable
@@ -15,7 +15,7 @@ _case: Case | None = None  # of a process of the pool
 
 
 class Pool:
-    """Calls functions of the case in so many processes, or in this one (1)."""
+    """Call functions of the case in so many processes, or in this one (1)."""
 
     def __init__(self, case: Case, processes: int) -> None:
         self._case = case
@@ -40,7 +40,7 @@ class Pool:
                 process.terminate()
 
     def map(self, function: Callable[..., T], calls: Iterable[tuple[Any, ...]]) -> list[T]:
-        """Return what the function, a module's own, returns for the case and each of these arguments."""
+        """Return what the function returns for the case and each of these arguments. It is a module's own."""
         if self._executor is None:
             return [function(self._case, *arguments) for arguments in calls]
         return [each.result() for each in [self._executor.submit(_call, function, arguments) for arguments in calls]]

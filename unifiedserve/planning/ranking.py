@@ -1,4 +1,4 @@
-"""What was found so far: of each placement the best way to run it."""
+"""Rank what was found so far: of each placement the best way to run it."""
 
 import msgspec
 
@@ -11,21 +11,21 @@ _NEAR = 0.5  # of the best: what is below is no runner-up, even where there are 
 
 
 class Rated(msgspec.Struct, frozen=True):
-    """A candidate and what it reaches."""
+    """Pair a candidate with what it reaches."""
 
     candidate: Candidate
     score: Score
 
 
 class Ranking:
-    """The best of each placement by what it reaches, less what its devices cost (requests a second each)."""
+    """Rank the best of each placement by what it reaches, less what its devices cost (requests a second each)."""
 
     def __init__(self, cost: float = 0.0) -> None:
         self._cost = cost
         self._best: dict[str, Rated] = {}
 
     def add(self, rated: Rated) -> None:
-        """Take in a candidate, unless it reaches nothing or less than another one of its placement."""
+        """Take in a candidate that is its placement's best so far. One that reaches nothing is left out."""
         before = self._best.get(rated.candidate.placement)
         if rated.score.exact and rated.score.value > 0 and (not before or rated.score.value >= before.score.value):
             self._best[rated.candidate.placement] = rated

@@ -1,4 +1,4 @@
-"""The search for the best candidates: Optuna chooses, bounds prune, processes simulate."""
+"""Search for the best candidates: Optuna chooses, bounds prune, processes simulate."""
 
 from collections.abc import Callable
 from itertools import islice
@@ -32,7 +32,7 @@ _START = 16  # candidates before the sampler does more than guess
 
 
 class Effort(msgspec.Struct, frozen=True, kw_only=True):
-    """How much may be tried: candidates, and seconds; without seconds the outcome depends on the seed alone."""
+    """Limit how much may be tried: candidates, and seconds. Without seconds the outcome depends on the seed alone."""
 
     trials: int
     seconds: float = inf
@@ -41,7 +41,10 @@ class Effort(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tried(NamedTuple):
-    """How far the search is: candidates so far, simulations, how many bounds or a floor ruled out, and the best."""
+    """Tell how far the search is.
+
+    It counts candidates and simulations so far, those that bounds or a floor ruled out, and has the best.
+    """
 
     candidates: int
     simulations: int
@@ -50,7 +53,7 @@ class Tried(NamedTuple):
 
 
 class Search:
-    """Tries candidates over `devices` and fewer. What it has found so far is in `ranking`, at any time."""
+    """Try candidates over `devices` and fewer. `ranking` has the findings so far, at any time."""
 
     def __init__(
         self, case: Case, effort: Effort, objective: Objective, cost: float, tell: Callable[[Tried], None]
@@ -147,6 +150,6 @@ class Search:
 
 
 def _shares(devices: int) -> list[tuple[int, float]]:
-    """Return how many devices to search over, in turn, and which share of all trials each gets."""
+    """Return the numbers of devices to search over, and each one's share of trials. They come in turn."""
     fewer = [devices >> halves for halves in range(1, devices.bit_length())]
     return [(devices, _ALL if fewer else 1.0), *((number, (1 - _ALL) / len(fewer)) for number in fewer)]

@@ -1,4 +1,4 @@
-"""The candidates over some devices, as a search chooses them: a method, one of its placements, and its options."""
+"""Define the candidates over some devices for a search: a method, one of its placements, and its options."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
@@ -19,7 +19,7 @@ Choices = dict[str, Any]
 
 
 class Chooser(Protocol):
-    """Makes choices by name: a trial of Optuna's."""
+    """Make choices by name: a trial of Optuna's."""
 
     def suggest_categorical(self, name: str, choices: list[Any]) -> Any:
         """Return one of the choices."""
@@ -29,7 +29,10 @@ class Chooser(Protocol):
 
 
 class Space:
-    """All candidates over exactly so many devices. Each method's placements are in the order of what bounds say."""
+    """Hold all candidates over exactly so many devices.
+
+    Each method's placements are in the order of what bounds say.
+    """
 
     def __init__(self, case: Case, devices: int, objective: Objective) -> None:
         self._layouts: dict[str, list[tuple[float, Layout]]] = {}
@@ -75,7 +78,7 @@ class Space:
 
 
 def _choices(method: str, place: int, like: Candidate = _DEFAULTS) -> Choices:
-    """Return the choices of a placement, by its place in its method, with the options of a candidate."""
+    """Return the choices of a placement with a candidate's options. It has a place in its method."""
     return {
         "method": method,
         f"placement of {method}": place,

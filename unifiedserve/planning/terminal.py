@@ -1,4 +1,4 @@
-"""A plan as tables in a terminal."""
+"""Print a plan as tables in a terminal."""
 
 from rich.console import Console
 from rich.table import Table
@@ -9,7 +9,7 @@ from unifiedserve.planning.plan import Choice, Plan
 
 
 def show(plan: Plan, console: Console) -> None:
-    """Print the best placement and its runners-up, why it is best, and what fewer devices would do."""
+    """Print the best placement and its runners-up, with reasons. The results of fewer devices follow."""
     if plan.interrupted:
         console.print("[yellow]interrupted: this is the best so far[/]")
     if plan.choices:

@@ -1,4 +1,4 @@
-"""The least that requests cost: seconds that one whole device computes for each stage of them."""
+"""Compute the least that requests cost: seconds that one whole device computes for each stage of them."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ Work = Mapping[Stage, float]
 
 
 def least_work(arrival: Arrival, profile: HardwareProfile, candidate: Candidate) -> dict[Stage, float]:
-    """Return the device seconds that a request takes in each stage, in batches as full as the candidate lets them be.
+    """Return the device seconds of a request in each stage. Batches are as full as the candidate lets them be.
 
     Media are decoded on all cores of a CPU, or by all engines of a GPU.
     """
@@ -50,6 +50,9 @@ def _least_decode(steps: int, prompt: int, profile: HardwareProfile, candidate: 
 
 
 def _giving(profile: HardwareProfile) -> float:
-    """Return the part of a step's core seconds that is left where it leaves half of the cores to others."""
+    """Return the core seconds left in a step that leaves cores.
+
+    It leaves half of them to others; the value is a part of its own.
+    """
     cores = profile.device.cores or 1
     return min(1.0, profile.costs.half * max(1, cores // 2) / cores)

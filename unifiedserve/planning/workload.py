@@ -1,4 +1,4 @@
-"""What a plan is for: requests by their sizes, and the pattern in which they come at any rate."""
+"""Describe a plan's workload: requests by their sizes, and the pattern in which they come at any rate."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +20,7 @@ _MEDIA_COLUMNS = "NumImages as in Azure's LMM trace, image_count and image_token
 
 
 class RequestSize(msgspec.Struct, frozen=True):
-    """A request in numbers: tokens of text and of its answer, pixels of its images, seconds of its videos."""
+    """Describe a request in numbers: tokens of text and of its answer, pixels of its images, seconds of its videos."""
 
     kind: str
     text_tokens: int
@@ -30,7 +30,7 @@ class RequestSize(msgspec.Struct, frozen=True):
 
 
 class Workload(msgspec.Struct, frozen=True):
-    """Requests and when they come (seconds, the first at 0) at one a second on average.
+    """Hold requests and when they come (seconds, the first at 0) at one a second on average.
 
     In a trace the `pixels` of images are those that become its visual tokens (`exact`).
     """

@@ -1,4 +1,4 @@
-"""What one device does with one model: measured here, or written by hand from a paper. Kept as TOML."""
+"""Describe what one device does with one model: measured here, or written by hand from a paper. Kept as TOML."""
 
 from unifiedserve.profiles.files import read_profile, write_profile
 from unifiedserve.profiles.hardware import hardware_name, versions_here

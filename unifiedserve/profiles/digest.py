@@ -1,4 +1,4 @@
-"""What tells two models apart whose steps take different times."""
+"""Tell models apart whose steps take different times."""
 
 import hashlib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Profiles as TOML files."""
+"""Read and write profiles as TOML files."""
 
 import os
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""The names of this machine's hardware and software, as `unifiedserve doctor` has them."""
+"""Name this machine's hardware and software, as `unifiedserve doctor` does."""
 
 from importlib.metadata import version
 
@@ -8,7 +8,7 @@ from unifiedserve.doctor.gpu import driver_release
 
 
 def hardware_name(gpu: str | None = None) -> str:
-    """Return the name of a GPU as it is, and of the machine's processor with its cores where there is none."""
+    """Return the name of a GPU as it is. Without one it is the machine's processor with its cores."""
     if gpu is not None:
         return gpu
     return f"{system.cpu().value}, {system.cores().value} cores"

@@ -1,4 +1,4 @@
-"""The profile of one device with one model, as it is read and written."""
+"""Describe the profile of one device with one model, as it is read and written."""
 
 import datetime
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ Factor = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class DeviceSize(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One device: a GPU, or all cores of a machine."""
+    """Size one device: a GPU, or all cores of a machine."""
 
     kind: Literal["cpu", "cuda"]
     cores: Count = 0  # of a CPU
@@ -28,7 +28,7 @@ class DeviceSize(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class ModelSizes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the model takes, and what a request's media and tokens fill."""
+    """Count what the model takes, and what a request's media and tokens fill."""
 
     weights_gib: dict[Literal["encoder", "language"], Size] = {}
     kv_token_bytes: Count = 0
@@ -38,7 +38,7 @@ class ModelSizes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class HardwareProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Costs of the stages of `model` on one device of `hardware`, that device alone.
+    """Cost the stages of `model` on one device of `hardware`, that device alone.
 
     `interference[stage][other]` is how many times longer `stage` takes while `other` runs beside it on the same
     device, 1.0 where it is not given (UnifiedServe, Fig. 6). `half_device[stage]` is how many times longer it takes

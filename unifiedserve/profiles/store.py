@@ -1,4 +1,4 @@
-"""Profiles in the user's cache folder: one file for each model on each kind of hardware."""
+"""Store profiles in the user's cache folder: one file for each model on each kind of hardware."""
 
 import hashlib
 import logging

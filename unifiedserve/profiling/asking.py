@@ -1,4 +1,4 @@
-"""Requests to a server of ours: when their tokens came, and what its timeline says of them."""
+"""Ask a server of ours: when tokens came, and what its timeline says of them."""
 
 import json
 import time
@@ -15,11 +15,14 @@ FRAME_PIXELS = 50_176
 
 
 class RefusedError(Exception):
-    """The server does not take such a request; the message is its own."""
+    """Signal that the server does not take such a request. The message is its own."""
 
 
 class Work(NamedTuple):
-    """A question: tokens of its text, tokens of its answer, and an image or a video of which `frames` are sampled."""
+    """Describe a question.
+
+    It has tokens of its text and its answer, and an image or a video of which `frames` are sampled.
+    """
 
     text: int
     generate: int
@@ -30,7 +33,7 @@ class Work(NamedTuple):
 
 @dataclass
 class Asked:
-    """An answer's times on the monotonic clock, in seconds."""
+    """Hold an answer's times on the monotonic clock, in seconds."""
 
     sent: float = field(default_factory=time.monotonic)
     tokens: list[float] = field(default_factory=list)
@@ -44,7 +47,7 @@ class Asked:
 
 
 class Asker:
-    """A server, and questions with texts of some length. `answered` is called after each."""
+    """Ask a server questions with texts of some length. `answered` is called after each."""
 
     def __init__(
         self, http: httpx.AsyncClient, text: Callable[[int], str], answered: Callable[[], object] = lambda: None
@@ -91,7 +94,7 @@ class Asker:
         return None
 
     async def spans(self, asked: Asked | None = None) -> list[Span]:
-        """Return what the server did for a request, or of late for all, by the time."""
+        """Return the server's spans for a request, or of late for all, by time."""
         wanted = {"request_id": asked.id} if asked else {}
         return spans_of((await self._http.get("/debug/trace", params=wanted)).json())
 

@@ -1,10 +1,10 @@
-"""How much is measured: sizes, repetitions, seconds."""
+"""Choose how much is measured: sizes, repetitions, seconds."""
 
 from typing import NamedTuple
 
 
 class Effort(NamedTuple):
-    """What is asked of a server that is measured. Tokens; sequences with the context of each; pixels; seconds."""
+    """Size the questions to a server that is measured. Tokens; sequences with the context of each; pixels; seconds."""
 
     repeats: int
     prompts: tuple[int, ...]

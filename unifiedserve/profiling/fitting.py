@@ -1,4 +1,4 @@
-"""Costs that add up to measured times."""
+"""Fit costs that add up to measured times."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ Matrix = numpy.typing.NDArray[numpy.float64]
 
 
 def fit(rows: Sequence[Sequence[float]], seconds: Sequence[float]) -> list[float]:
-    """Return what each column costs, none less than nothing, with the least squares of relative errors.
+    """Return what each column costs, by least squares of relative errors. None is less than nothing.
 
     Errors are in proportion to what is fitted, not to what was measured, which would favour the shortest times.
     """

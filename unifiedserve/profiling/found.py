@@ -1,4 +1,4 @@
-"""What was measured so far."""
+"""Hold what was measured so far."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -9,7 +9,10 @@ from unifiedserve.scheduling.simulation import StageCosts
 
 
 class Found(NamedTuple):
-    """Costs (seconds) by the names that `StageCosts` has, and how far measurements lay apart, by what they were of."""
+    """Hold costs (seconds) by `StageCosts`' names, and the spread of their measurements.
+
+    The spread goes by what they were of.
+    """
 
     costs: Mapping[str, float] = {}
     spread: Mapping[str, float] = {}

@@ -1,8 +1,9 @@
-"""How much the stages slow each other down that share a device (UnifiedServe Fig. 6): each pair of them, side by side.
+"""Measure how stages on a shared device slow each other (UnifiedServe Fig. 6).
 
-Every stage has a question that keeps it busy, and two of them are asked again and again at the same time. No question
-has one stage alone, so each span of the timeline counts by how much of it lies beside which others: what it took, over
-what it takes alone, is 1 and a part for each. Least squares find these parts, over the spans of all pairs.
+Each pair of them runs side by side. Every stage has a question that keeps it busy, and two of them are asked again and
+again at the same time. No question has one stage alone, so each span of the timeline counts by how much of it lies
+beside which others: the time that it took, over the time that it takes alone, is 1 and a part for each. Least squares
+find these parts, over the spans of all pairs.
 """
 
 import asyncio
@@ -33,7 +34,7 @@ Matrix = dict[Stage, dict[Stage, float]]
 async def measure_interference(
     asker: Asker, works: Mapping[Stage, Work], costs: StageCosts, effort: Effort, step: Callable[[str], object]
 ) -> Matrix:
-    """Return how many times longer each stage takes beside each other one, on a server with a process for each."""
+    """Return how many times longer each stage takes beside each other one. The server has a process for each."""
     lone = {}
     for stage, work in works.items():
         step(f"{stage} alone")
@@ -49,7 +50,7 @@ async def measure_interference(
 async def measure_alone(
     asker: Asker, works: Mapping[Stage, Work], costs: StageCosts, effort: Effort, step: Callable[[str], object]
 ) -> dict[Stage, float]:
-    """Return how many times longer each stage takes alone here than it should by its costs."""
+    """Return how many times longer each stage takes alone than its costs say."""
     found = {}
     for stage, work in works.items():
         step(f"{stage} alone")
@@ -67,7 +68,7 @@ def _checked(stage: Stage, spans: Sequence[Span]) -> Sequence[Span]:
 
 
 def works_of(media: Media, *, sees: bool) -> dict[Stage, Work]:
-    """Return a question for each stage that keeps it busy; of a model that takes no media, for those that it has."""
+    """Return a question for each stage that keeps it busy. A model that takes no media has fewer stages."""
     texts = {Stage.PREFILL: Work(_PROMPT, 1), Stage.DECODE: Work(_TEXT, _STREAM)}
     if not sees:
         return texts
@@ -91,7 +92,10 @@ def alone_in(stage: Stage, costs: StageCosts, lone: Sequence[Span]) -> Alone:
 
 
 def factors(stage: Stage, stages: Iterable[Stage], runs: Iterable[Sequence[Span]], alone: Alone) -> dict[Stage, float]:
-    """Return how many times longer a stage takes beside each of the others, 1 or more, from the spans of some runs."""
+    """Return how many times longer a stage takes beside each of the others.
+
+    The factors are 1 or more, from the spans of some runs.
+    """
     others = [other for other in stages if other is not stage]
     rows, seconds = [], []
     for spans in runs:
@@ -104,7 +108,7 @@ def factors(stage: Stage, stages: Iterable[Stage], runs: Iterable[Sequence[Span]
 
 
 def _beside(stage: Stage, others: Sequence[Stage], spans: Sequence[Span]) -> Iterator[tuple[Span, list[float]]]:
-    """Yield each span of a stage with the parts of it that lie beside each of the others."""
+    """Yield each span of a stage with its parts that lie beside the others."""
     times = [busy(named(spans, other)) for other in others]
     for span in named(spans, stage):
         yield span, [overlap(span, each) for each in times]

@@ -1,4 +1,4 @@
-"""How busy other programs keep the cores while something is measured."""
+"""Measure how busy other programs keep the cores meanwhile."""
 
 import os
 import time
@@ -9,7 +9,7 @@ _LOOK_SECONDS = 0.5
 
 
 class OtherLoad:
-    """What programs other than this one and its children take of the cores, from when this is made."""
+    """Measure what other programs take of the cores, from its making on. This one and its children do not count."""
 
     def __init__(self) -> None:
         self._cores = sorted(os.sched_getaffinity(0))
@@ -36,7 +36,7 @@ def share_now() -> float:
 
 
 def _own_seconds() -> float:
-    """Return the processor time of this process, and of its children, those included that it has waited for."""
+    """Return the processor time of this process and its children. Those included it has waited for."""
     here = psutil.Process()
     total = _seconds(here) + sum(here.cpu_times()[2:4])
     for child in here.children(recursive=True):

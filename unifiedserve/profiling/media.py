@@ -1,4 +1,4 @@
-"""The image and the video that a server is measured with."""
+"""Provide the image and the video that a server is measured with."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ IMAGE, VIDEO = FOLDER / "shapes.jpg", FOLDER / "telescope.mp4"
 
 
 class Media(NamedTuple):
-    """Files of the kinds that a server will get, and how long the video is (seconds)."""
+    """Name files of the server's kinds, and how long the video is (seconds)."""
 
     image: Path
     video: Path

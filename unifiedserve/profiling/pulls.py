@@ -1,4 +1,4 @@
-"""What pages cost that are read from another memory: the timeline's reads, by what they brought."""
+"""Measure pages read from another memory: the timeline's reads, by what they brought."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,7 +13,7 @@ _KINDS = {Stage.PREFILL: "visual", Stage.DECODE: "kv"}  # what pages a stage rea
 
 
 async def measure_pulls(asker: Asker, works: Sequence[Work], page_bytes: Mapping[str, int], effort: Effort) -> Found:
-    """Return the costs of reads and of their pages, `page_bytes` each, on a server whose stages have own memories."""
+    """Return the costs of reads and of their pages, `page_bytes` each. The server's stages have own memories."""
     spans: list[Span] = []
     for work in works:
         for _ in range(effort.repeats):

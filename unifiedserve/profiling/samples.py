@@ -1,4 +1,4 @@
-"""Times that were measured again and again: their medians, how far they lie apart, and costs that add up to them."""
+"""Hold times that were measured again and again. They have medians, lie so far apart, and costs add up to them."""
 
 from collections.abc import Iterable
 from statistics import median, quantiles
@@ -7,7 +7,7 @@ from unifiedserve.profiling.fitting import fit
 
 
 class Samples:
-    """Seconds that work took, by its parts: how much of it there was of each that costs something."""
+    """Hold seconds that work took, by its parts: how much of it there was of each that costs something."""
 
     def __init__(self) -> None:
         self._seconds: dict[tuple[float, ...], list[float]] = {}
@@ -25,7 +25,10 @@ class Samples:
 
     @property
     def spread(self) -> float:
-        """The width of the middle half of the measurements of the same work, over their median; the median of these."""
+        """Return the relative spread of measurements of the same work.
+
+        It is the width of their middle half over their median; the median of these.
+        """
         repeated = [seconds for seconds in self._seconds.values() if len(seconds) > 1]
         return median(map(spread, repeated)) if repeated else 0.0
 

@@ -1,4 +1,4 @@
-"""A server's timeline, as its `/debug/trace` gives it."""
+"""Read a server's timeline from its `/debug/trace`."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -8,7 +8,7 @@ from unifiedserve.placement import Stage
 
 
 class Span(NamedTuple):
-    """A piece of work: seconds since the server's start, requests that it was for, tokens and bytes if it has any."""
+    """Hold a piece of work. It has seconds since the server's start, a number of requests, and any tokens and bytes."""
 
     stage: Stage
     name: str
@@ -55,7 +55,10 @@ def overlap(span: Span, times: Sequence[tuple[float, float]]) -> float:
 
 
 def intervals(spans: Iterable[Span]) -> list[tuple[Span, float]]:
-    """Return each span that is followed by one for as many requests, with the seconds from its start to the next's."""
+    """Return each span that is followed by an equal one, with the seconds between starts.
+
+    Equal ones are for as many requests.
+    """
     ordered = sorted(spans, key=lambda span: span.start)
     return [(span, next.start - span.start) for span, next in pairwise(ordered) if span.requests == next.requests]
 

@@ -1,4 +1,4 @@
-"""What the stages' work costs: requests one at a time, and the server's timeline of them.
+"""Cost the stages' work: requests one at a time, and the server's timeline of them.
 
 The server must decode all media before it encodes them (--no-overlap), so that no two stages compute at once, and have
 no caches. Each cost is fitted to medians.
@@ -79,9 +79,10 @@ async def _prefill(asker: Asker, sizes: Sequence[int], effort: Effort, step: Ste
 
 
 async def _decode(asker: Asker, longest: int, effort: Effort, step: Step) -> Found:
-    """Measure the time from step to step of some sequences, as many as there happen to be, of several contexts.
+    """Measure the time from step to step of some sequences of several contexts.
 
-    Steps beside a prompt of one of them do not count: these share the machine with it.
+    There are as many as there happen to be. Steps beside a prompt of one of them do not count: these share the machine
+    with it.
     """
     steps = Samples()
     for batch, context in effort.batches:
@@ -102,7 +103,7 @@ async def _decode(asker: Asker, longest: int, effort: Effort, step: Step) -> Fou
 
 
 async def lone_step(asker: Asker) -> float:
-    """Return the seconds of a decode step as the server's worker has measured it at its start."""
+    """Return the seconds of a decode step that the worker measured at its start."""
     return await asker.gauge("slo_tbt_seconds") / EngineConfig().scheduling.seconds_between_tokens(1.0)
 
 
@@ -149,12 +150,15 @@ async def _video(
 
 
 def _around(asked: Asked, queue: Span, spans: Sequence[Span]) -> float:
-    """Return the seconds of a first token before its media came to vision, and after its prompt was prefilled."""
+    """Return a first token's seconds before its media came to vision, and after prefill.
+
+    Prefill is that of its prompt.
+    """
     return asked.ttft - (named(spans, Stage.PREFILL)[-1].end - queue.start)
 
 
 async def _beside_a_stream(asker: Asker, video: Work) -> tuple[list[Span], list[Span]]:
-    """Return the encoder's spans of a video beside a stream, and the stream's from then on."""
+    """Return the encoder's spans of a video beside a stream, and the stream's. The stream's are from then on."""
     async with streaming(asker):
         beside = named(await asker.spans(await asker.ask(video)), Stage.ENCODE)
     decoding = named(await asker.spans(), Stage.DECODE)
@@ -173,7 +177,10 @@ async def streaming(asker: Asker) -> AsyncIterator[None]:
 
 
 class Shared(NamedTuple):
-    """The seconds of the same batches of the encoder, `alone` and `beside` decode; `both` are those of both at once."""
+    """Hold the seconds of the same batches of the encoder.
+
+    They ran `alone` and `beside` decode; `both` are those of both at once.
+    """
 
     alone: float
     beside: float
@@ -187,9 +194,10 @@ class Shared(NamedTuple):
 
 
 def waste(measured: Sequence[Shared], cores: int) -> float:
-    """Return what the encoder loses, beyond the cores that decode takes, of what it gets in proportion to the rest.
+    """Return what the encoder loses beyond the cores that decode takes.
 
-    While decode runs it gets the `share` of the cores. The sums count, because each single difference is small.
+    It is relative to the encoder's part of the rest. While decode runs it gets the `share` of the cores. The sums
+    count, because each single difference is small.
     """
     share = 1 - (cores // 2 or 1) / cores
     alone, beside, both = (fsum(parts) for parts in zip(*measured, strict=True))

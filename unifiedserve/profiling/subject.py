@@ -1,4 +1,4 @@
-"""What is measured: a model as it is loaded, and the device that computes."""
+"""Identify what is measured: a model as it is loaded, and the device that computes."""
 
 import json
 import os
@@ -29,7 +29,7 @@ _CLIP = VideoInfo(num_frames=300, fps=30.0, duration=10.0, width=_SIDE, height=_
 
 
 class Subject(NamedTuple):
-    """A model on a device; `page_bytes` are those of a page of each buffer that travels."""
+    """Pair a model with a device. `page_bytes` are those of a page of each buffer that travels."""
 
     model: str
     digest: str

@@ -1,4 +1,4 @@
-"""Texts of about so many tokens, for any tokenizer."""
+"""Write texts of about so many tokens, for any tokenizer."""
 
 import random
 
@@ -9,7 +9,7 @@ _CONSONANTS, _VOWELS = "bdfgklmnprstvz", "aeiou"
 
 
 class Texts:
-    """A source of texts that do not begin alike, so that no cache helps; the same seed gives the same ones."""
+    """Write texts that do not begin alike, so that no cache helps. The same seed gives the same ones."""
 
     def __init__(self, word_tokens: float = 1.0, seed: int = 0) -> None:
         """Make texts of words that have so many tokens on average."""

@@ -1,1 +1,1 @@
-"""Quantised matrices: from checkpoints that hold some, or made of plain ones, in one form."""
+"""Quantise matrices: from checkpoints that hold some, or made of plain ones, in one form."""

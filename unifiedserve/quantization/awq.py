@@ -1,4 +1,4 @@
-"""AWQ, version "gemm": 4-bit codes in words along the outputs.
+"""Read AWQ, version "gemm": 4-bit codes in words along the outputs.
 
 qweight: int32 [K, N / 8]; qzeros: int32 [groups, N / 8]; scales: [groups, N].
 """
@@ -21,7 +21,7 @@ _PLACES = [0, 4, 1, 5, 2, 6, 3, 7]
 
 
 class AWQ:
-    """The weights of a checkpoint with the quant_method "awq"."""
+    """Read the weights of a checkpoint with the quant_method "awq"."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         """Raise ConfigError for another version, other bits, or codes without zeros."""

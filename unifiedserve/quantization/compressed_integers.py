@@ -1,4 +1,4 @@
-"""compressed-tensors' integers: codes in words along the inputs, C of them in a word, or one in an int8.
+"""Read compressed-tensors' integers: codes in words along the inputs, C of them in a word, or one in an int8.
 
 Packed: weight_packed int32 [N, K / C], weight_zero_point int32 [N / C, groups]: numbers plus half of their range;
 weight_shape holds [N, K]. Otherwise: weight int8 [N, K], weight_zero_point as weight_scale.
@@ -24,7 +24,10 @@ _ANY_ORDER = ("group", "dynamic", True)
 
 
 class _Layout(NamedTuple):
-    """How a weight [outputs, inputs] is stored: in the tensor `part`, `per_word` codes in each of its elements."""
+    """Describe how a weight [outputs, inputs] is stored.
+
+    The tensor `part` has `per_word` codes in each of its elements.
+    """
 
     name: str
     part: str

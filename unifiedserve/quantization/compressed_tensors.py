@@ -1,6 +1,7 @@
-"""compressed-tensors: integers (compressed_integers.py) or FP8 (float8.py), with a config for each group of modules.
+"""Read compressed-tensors: integers (compressed_integers.py) or FP8 (float8.py).
 
-Whether a weight is quantised, and of which format, its tensors tell, the config the rest.
+There is a config for each group of modules. A weight's tensors tell whether it is quantised, and in which format; the
+config tells the rest.
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ _MIXED = "mixed-precision"  # the groups tell theirs
 
 
 class CompressedTensors:
-    """The weights of a checkpoint with the quant_method "compressed-tensors"."""
+    """Read the weights of a checkpoint with the quant_method "compressed-tensors"."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         """Raise ConfigError for another format, or sparse weights."""

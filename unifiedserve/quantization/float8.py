@@ -1,4 +1,4 @@
-"""FP8 (e4m3) weights with scales: kernels take none, so they become plain ones.
+"""Read FP8 (e4m3) weights with scales. Kernels take none, so they become plain ones.
 
 weight: float8 [N, K]; its scale: one number, one an output ([N] or [N, 1]), or one a block ([blocks, blocks]), of which
 the last ones may be smaller.
@@ -18,7 +18,7 @@ _BLOCK = (128, 128)
 
 
 class FP8:
-    """The weights of a checkpoint with the quant_method "fp8"."""
+    """Read the weights of a checkpoint with the quant_method "fp8"."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         """Raise ConfigError if the size of a block is none."""

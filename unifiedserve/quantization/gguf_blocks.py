@@ -1,4 +1,4 @@
-"""Blocks of GGUF files as codes: those of 8 and 4 bits as they are stored, other types as 8 bits.
+"""Read blocks of GGUF files as codes: those of 8 and 4 bits as they are stored, other types as 8 bits.
 
 Layouts: `gguf.quants` of the package `gguf`, and ggml-common.h of llama.cpp, which it follows. A block is of 32
 neighbouring inputs, and of 256 in the types that end with K, which hold a scale and a minimum for every 32.
@@ -67,7 +67,10 @@ def scheme_of(kind: str) -> Scheme:
 
 
 def read_blocks(rows: Bytes, kind: str, scheme: Scheme) -> QuantizedMatrix:
-    """Turn a matrix's rows uint8 [outputs, bytes] of one of `KINDS` into codes of `scheme_of` it, or of EIGHT_BITS."""
+    """Turn a matrix's rows uint8 [outputs, bytes] of one of `KINDS` into codes.
+
+    These are of `scheme_of` it, or of EIGHT_BITS.
+    """
     values, size = gguf.GGML_QUANT_SIZES[Kind[kind]]
     step = max(1, _CHUNK // (rows.shape[1] // size * values))
     chunks = [_read(rows[first : first + step], kind) for first in range(0, len(rows), step)]

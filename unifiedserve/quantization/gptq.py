@@ -1,4 +1,4 @@
-"""GPTQ: codes of 4 or 8 bits in words along the inputs, C of them in a word.
+"""Read GPTQ: codes of 4 or 8 bits in words along the inputs, C of them in a word.
 
 qweight: int32 [K / C, N]; qzeros: int32 [groups, N / C]; scales: [groups, N]; g_idx: int32 [K], each input's group.
 The zeros are stored minus one unless checkpoint_format is "gptq_v2". With `sym` they are in the middle, and not read:
@@ -24,7 +24,7 @@ _FORMATS = ("gptq", "gptq_v2")
 
 
 class GPTQ:
-    """The weights of a checkpoint with the quant_method "gptq"."""
+    """Read the weights of a checkpoint with the quant_method "gptq"."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         """Raise ConfigError for another checkpoint_format."""
@@ -66,7 +66,7 @@ class GPTQ:
 
 
 class _Layout(NamedTuple):
-    """How a weight is stored; `offset` is to be added to the zeros, None if they are in the middle."""
+    """Describe how a weight is stored. `offset` is to be added to the zeros, None if they are in the middle."""
 
     name: str
     bits: int

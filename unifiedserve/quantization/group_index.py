@@ -1,4 +1,4 @@
-"""Matrices that tell each input's group (`g_idx`), since inputs were quantised in another order than they lie in.
+"""Reorder matrices that tell each input's group (`g_idx`). Inputs were quantised in another order than they lie in.
 
 Kernels take groups of neighbours. So only an index that says just this is read as a quantised matrix.
 """

@@ -1,4 +1,4 @@
-"""A quantised matrix in the one form that kernels take, whatever it was stored as."""
+"""Hold a quantised matrix in the one form that kernels take."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ _STEEPEST = 60000.0
 
 
 class QuantizedMatrix(NamedTuple):
-    """A matrix [outputs, inputs] whose values are (codes - zeros) * scales; all tensors are contiguous.
+    """Hold a matrix [outputs, inputs] whose values are (codes - zeros) * scales; all tensors are contiguous.
 
     codes: uint8 [outputs, inputs], each below 2**bits; scales, zeros: float32 [outputs, inputs / group]. A zero may be
     any number.
@@ -30,7 +30,7 @@ class QuantizedMatrix(NamedTuple):
 
 
 def canonical(codes: Tensor, scales: Tensor, zeros: Tensor, scheme: Scheme) -> QuantizedMatrix:
-    """Make a matrix of codes uint8 [N, K] and of scales and zeros [N or 1, stored groups], which are repeated."""
+    """Make a matrix of codes uint8 [N, K] with scales and zeros. These are [N or 1, stored groups] and are repeated."""
     outputs, groups = codes.shape[0], codes.shape[1] // scheme.group
     return QuantizedMatrix(
         codes.contiguous(), _spread(scales.float(), outputs, groups), _spread(zeros.float(), outputs, groups), scheme

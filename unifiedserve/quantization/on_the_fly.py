@@ -1,4 +1,4 @@
-"""The weights of a plain checkpoint, quantised as they are read."""
+"""Quantise the weights of a plain checkpoint as they are read."""
 
 from collections.abc import Callable, Iterator
 
@@ -17,10 +17,11 @@ SchemeOf = Callable[[str], Scheme | None]
 
 
 class OnTheFly:
-    """Tensors of which some matrices are quantised: `scheme_of` tells how by their names, None for those that are not.
+    """Read tensors and quantise some matrices.
 
-    Where the scheme's groups do not divide a matrix's inputs, its groups are smaller; it stays plain if none of 32 do.
-    What is quantised already stays as it is.
+    `scheme_of` tells how by their names, None for those that stay plain. Where the scheme's groups do not divide a
+    matrix's inputs, its groups are smaller; it stays plain if none of 32 do. Matrices that are quantised already stay
+    as they are.
     """
 
     def __init__(self, source: Weights, scheme_of: SchemeOf) -> None:

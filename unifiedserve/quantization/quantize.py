@@ -1,4 +1,4 @@
-"""Codes for a plain matrix.
+"""Compute codes for a plain matrix.
 
 8 bits: a group's scale is its largest magnitude / 127, its zero 128. 4 bits: its zero is any number; of ranges from
 that of all its values to 80 % of it the best is taken, each with the scale and zero that are best for its codes.
@@ -61,6 +61,6 @@ def _to_4_bits(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _codes(values: Tensor, centre: Tensor, reach: Tensor) -> Tensor:
-    """Return the codes 0 to 15 of values [..., group] in a range of [...] around its centre."""
+    """Return the codes 0 to 15 of values [..., group]. Their range [...] lies around its centre."""
     steps = (values - centre[..., None]) * (7.5 / reach)[..., None]
     return steps.add_(7.5).round_().clamp_(0, 15)

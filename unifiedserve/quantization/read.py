@@ -1,4 +1,4 @@
-"""The weights of a quantised checkpoint, from the tensors in its files."""
+"""Read the weights of a quantised checkpoint from the tensors in its files."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -33,7 +33,7 @@ _HIDDEN = frozenset(f"{of}_{what}" for of in ("input", "output", "q", "k", "v") 
 
 
 class QuantizedTensors:
-    """The weights of a checkpoint: each `X.weight` that is stored quantised, instead of what it is stored as.
+    """Read the weights of a checkpoint: each `X.weight` that is stored quantised, instead of its stored tensors.
 
     It is a matrix if its header has a scheme, otherwise a plain tensor. All other tensors are as they are.
     """
@@ -96,7 +96,7 @@ def quantization_config(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def require_plain(config: Mapping[str, Any], option: str) -> None:
-    """Raise ConfigError if `option` asks to quantise a checkpoint whose config.json says that it is quantised."""
+    """Raise ConfigError if `option` asks to quantise a quantised checkpoint. Its config.json says that it is."""
     if quantized := quantization_config(config):
         raise ConfigError(
             f"{option}: this checkpoint is quantised already ({_method(quantized)}); "

@@ -1,4 +1,4 @@
-"""How a matrix is quantised, as kernels know it."""
+"""Describe how a matrix is quantised, as kernels know it."""
 
 from typing import NamedTuple
 
@@ -9,14 +9,14 @@ GROUPS = (128, 64, 32)
 
 
 class Scheme(NamedTuple):
-    """Codes of 4 or 8 bits, of which `group` neighbouring inputs share a scale and a zero."""
+    """Describe codes of 4 or 8 bits. `group` neighbouring inputs share a scale and a zero."""
 
     bits: int
     group: int
 
 
 def kernel_group(name: str, inputs: int, stored: int) -> int:
-    """Return the largest of GROUPS that divides the `stored` group of a matrix with so many inputs.
+    """Return the largest of GROUPS that divides a matrix's `stored` group. It has so many inputs.
 
     Raises ConfigError naming the tensor if there is none, or the stored group does not divide the inputs.
     """

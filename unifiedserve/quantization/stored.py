@@ -1,4 +1,4 @@
-"""What formats have in common: a module's tensors in a checkpoint, and the weight that they make."""
+"""Share what formats have in common: a module's tensors in a checkpoint, and the weight that they make."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 
 
 class Module(NamedTuple):
-    """The tensors of a module, by the last part of their names."""
+    """Hold the tensors of a module, by the last part of their names."""
 
     name: str
     tensors: Mapping[str, Header]
@@ -48,7 +48,10 @@ class Module(NamedTuple):
 
 
 class StoredWeight(NamedTuple):
-    """A module's weight: its header, the tensors that it is made of (the last part of their names), and how."""
+    """Describe a module's weight.
+
+    It has a header, the tensors that it is made of (the last part of their names), and a way to make it.
+    """
 
     header: Header
     parts: tuple[str, ...]
@@ -56,7 +59,7 @@ class StoredWeight(NamedTuple):
 
 
 class Format(Protocol):
-    """How a checkpoint's quantised weights are stored."""
+    """Define how a checkpoint's quantised weights are stored."""
 
     def weight(self, module: Module) -> StoredWeight | None:
         """Return a module's weight, None if it is not quantised. Raises ConfigError if something does not fit."""

@@ -1,4 +1,4 @@
-"""What clients are told of media that cannot be decoded."""
+"""Tell clients of media that cannot be decoded."""
 
 import flashcodec
 
@@ -9,7 +9,7 @@ _ADVICE = {
 
 
 def fault(name: str, error: Exception) -> str:
-    """Return a line that says what is wrong with the medium of this name in its request.
+    """Return a line that says what is wrong with a medium. It has this name in its request.
 
     Names of sources and streams are left out, and advice to FlashCodec's users becomes advice to clients.
     """

@@ -1,4 +1,4 @@
-"""What a reading process is asked for, and what it answers. Results travel as memory beside the answer."""
+"""Define a reading process's jobs and answers. Results travel as memory beside the answer."""
 
 import os
 from typing import Any
@@ -48,7 +48,7 @@ class ImagePixels(msgspec.Struct, frozen=True, tag=True):
 
 
 class Setup(msgspec.Struct, frozen=True):
-    """What all reading processes have: what they may read if they are confined, and their bounds.
+    """Set up all reading processes: what they may read if they are confined, and their bounds.
 
     Of processor time `head_seconds` are for the head of an image, `seconds` and `megapixel_seconds` for each megapixel
     for its pixels, `index_seconds` for the index of a video, which what decoding takes is told by, too.

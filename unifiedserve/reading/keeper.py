@@ -1,4 +1,4 @@
-"""Keeps a nursery: asks it for reading processes, and replaces it when it has ended or is stopped."""
+"""Keep a nursery: ask it for reading processes, and replace it when it has ended or is stopped."""
 
 import logging
 import os
@@ -26,14 +26,14 @@ _NOBODY = 0  # in place of a process id: of the reader that is wanted, or that t
 
 
 class Reader(NamedTuple):
-    """A reading process: its id, and the socket over which it takes jobs."""
+    """Hold a reading process: its id, and the socket over which it takes jobs."""
 
     pid: int
     peer: socket.socket
 
 
 class Nursery:
-    """The process that forks reading processes, or its successor. Safe to use from several threads."""
+    """Hold the process that forks reading processes, or its successor. Safe to use from several threads."""
 
     def __init__(self, setup: Setup) -> None:
         """Start the process; returns at once."""
@@ -158,7 +158,7 @@ class Nursery:
 
 
 class LentNursery:
-    """A nursery that another process keeps, for one that may start none. Safe to use from several threads."""
+    """Use a nursery that another process keeps, where one may start none. Safe to use from several threads."""
 
     def __init__(self, lender: socket.socket) -> None:
         """Take what `Nursery.lend` returned."""

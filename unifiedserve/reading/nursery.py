@@ -1,4 +1,4 @@
-"""The process that forks reading processes: it has imported what they need, and never looks at media itself.
+"""Fork reading processes, in a process that has imported what they need. It never looks at media itself.
 
 `python -m unifiedserve.reading.nursery FD SETUP` gives, for each byte that comes in over the socket FD, the id of a new
 reading process, the end of a socket to it and its process descriptor. It ends when the other end of FD is closed.

@@ -1,4 +1,7 @@
-"""What both ends of a reading process's socket ask of it, and of the socket that such processes come over."""
+"""Define what both ends of a reading process's socket ask.
+
+Such processes come over another socket, which is here, too.
+"""
 
 import socket
 

@@ -1,4 +1,4 @@
-"""One reading process: does jobs until nobody asks any more, and ends when nobody wants the result."""
+"""Run one reading process. It does jobs until nobody asks any more, and ends when nobody wants the result."""
 
 import fcntl
 import os
@@ -50,7 +50,7 @@ def _result(job: Job, setup: Setup) -> int:
 
 
 def _end_after(seconds: float) -> None:
-    """Have the kernel end the process after so much processor time, in a library's loop too; 0: do not."""
+    """Have the kernel end the process after so much processor time. A library's loop ends, too; 0: it does not."""
     signal.setitimer(signal.ITIMER_PROF, seconds)
 
 

@@ -1,4 +1,4 @@
-"""Asks reading processes, and ends those whose answer nobody wants."""
+"""Ask reading processes, and end those whose answer nobody wants."""
 
 import mmap
 import os
@@ -22,7 +22,7 @@ _CORES = os.cpu_count() or 1
 
 
 class Cancellation:
-    """Ends what is being read for somebody who does not want it any more. Safe to use from several threads."""
+    """End what is being read for a caller that does not want it any more. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self.cancelled = False
@@ -50,7 +50,7 @@ class Cancellation:
 
 
 class Reading(Protocol):
-    """What reads media."""
+    """Define what reads media."""
 
     def read(self, job: Job, cancellation: Cancellation | None = None) -> memoryview:
         """Return the result of a job, as long as it takes. Raises what `work.read` does, LimitError for too long."""
@@ -60,7 +60,7 @@ class Reading(Protocol):
 
 
 class ReadHere:
-    """Reads in the calling thread: for tests, and where there are no others' media."""
+    """Read in the calling thread: for tests, and where there are no others' media."""
 
     def read(self, job: Job, cancellation: Cancellation | None = None) -> memoryview:
         return memoryview(read(job))
@@ -70,11 +70,14 @@ class ReadHere:
 
 
 class _LostError(Exception):
-    """The process that was to answer was stopped or ended by a signal from outside, or broke at once."""
+    """Signal that the answering process ended early.
+
+    It was stopped or ended by a signal from outside, or broke at once.
+    """
 
 
 class Readers:
-    """Reads in as many processes as threads ask at once; a process serves one after the other."""
+    """Read in as many processes as threads ask at once. A process serves one after the other."""
 
     def __init__(self, nursery: Nursery | LentNursery, setup: Setup) -> None:
         """Have the processes that a nursery of this set-up forks; whoever keeps the nursery closes it."""

@@ -1,4 +1,4 @@
-"""Does one job, wherever it is called."""
+"""Do one job, wherever it is called."""
 
 from collections.abc import Sequence
 from pathlib import Path

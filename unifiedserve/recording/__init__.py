@@ -1,1 +1,1 @@
-"""Turns on record: what they were told and what they decided, to be decided again."""
+"""Record turns: what they were told and what they decided, to be decided again."""

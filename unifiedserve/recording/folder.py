@@ -1,4 +1,4 @@
-"""The folder of a server's records: a file for each run of each instance, as `decode-1.turns`."""
+"""Name the files of a server's records: one for each run of each instance, as `decode-1.turns`."""
 
 import os
 from pathlib import Path

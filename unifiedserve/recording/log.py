@@ -1,4 +1,4 @@
-"""The file of one run of an instance: records one behind the other, each behind its length."""
+"""Write the file of one run of an instance: records one behind the other, each behind its length."""
 
 import logging
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _SECONDS = 1.0  # between two flushes
 
 
 class Log:
-    """Owns a new file. A full disk ends the record, never the worker."""
+    """Own a new file. A full disk ends the record, never the worker."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -57,7 +57,7 @@ class Log:
 
 
 def read_log(path: Path) -> tuple[list[bytes], bool]:
-    """Return the whole records of a file, and whether another one is cut off behind them."""
+    """Return the whole records of a file. Another one may be cut off behind them."""
     records, data, at = [], path.read_bytes(), 0
     while at + _LENGTH.size <= len(data):
         start = at + _LENGTH.size

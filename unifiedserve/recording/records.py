@@ -1,4 +1,4 @@
-"""What is recorded of turns, and its bytes: the same structs give the same bytes, to the last bit of a number."""
+"""Define the records of turns, and their bytes: the same structs give the same bytes, to the last bit of a number."""
 
 from collections.abc import Callable
 from typing import NamedTuple, get_args
@@ -15,7 +15,7 @@ from unifiedserve.scheduling.turn.vision import VisionDecision, VisionEvent, Vis
 
 
 class Made(NamedTuple):
-    """A turn of the language stages was made with these arguments."""
+    """Record that a turn of the language stages was made with these arguments."""
 
     hosted: list[Stage]
     budget: Budget
@@ -24,36 +24,36 @@ class Made(NamedTuple):
     steps: StepCosts = StepCosts()
 
     def turn(self) -> Turn:
-        """Make it anew."""
+        """Make it again."""
         return Turn(self.hosted, self.budget, rests=self.rests, share=self.share, steps=self.steps)
 
 
 class MadeVision(NamedTuple):
-    """A turn of vision was made with this argument."""
+    """Record that a turn of vision was made with this argument."""
 
     order: Order
 
     def turn(self) -> VisionTurn:
-        """Make it anew."""
+        """Make it again."""
         return VisionTurn(self.order)
 
 
 class Taken(NamedTuple):
-    """A turn was taken."""
+    """Record that a turn was taken."""
 
     facts: Facts
     decision: Decision
 
 
 class Between(NamedTuple):
-    """A turn was taken between two layers of the encoder."""
+    """Record that a turn was taken between two layers of the encoder."""
 
     facts: Facts
     decision: Decision
 
 
 class Looked(NamedTuple):
-    """A turn of vision was taken."""
+    """Record that a turn of vision was taken."""
 
     facts: VisionFacts
     decision: VisionDecision

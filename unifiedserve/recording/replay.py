@@ -1,4 +1,4 @@
-"""Turns made anew from their records: do they still decide what they decided?"""
+"""Take turns again from their records: do they still decide what they decided?"""
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -15,7 +15,7 @@ from unifiedserve.scheduling.turn.vision import MediaCame, MediaLeft, MediaTook,
 
 
 class Difference(NamedTuple):
-    """The turn of this number, from 1 on, decided otherwise than recorded."""
+    """Name the turn of this number, from 1 on, that decided otherwise than recorded."""
 
     number: int
     recorded: Decided
@@ -23,7 +23,7 @@ class Difference(NamedTuple):
 
 
 class Replayed(NamedTuple):
-    """So many turns were alike, up to the first difference; the record may be `cut` within its last turn."""
+    """Count turns that were alike, up to the first difference. The record may be `cut` within its last turn."""
 
     alike: int
     difference: Difference | None = None
@@ -57,7 +57,7 @@ def replay(records: Iterable[Record]) -> Replayed:
 
 
 class _Turns:
-    """Those of one instance: of its language stages and of vision, as far as it hosts them."""
+    """Hold the turns of one instance: of its language stages and of vision, as far as it hosts them."""
 
     def __init__(self) -> None:
         self._language: Turn | None = None

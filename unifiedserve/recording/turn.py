@@ -1,4 +1,4 @@
-"""Turns that record what they are told and what they decide."""
+"""Take turns that record what they are told and what they decide."""
 
 from unifiedserve.recording.log import Log
 from unifiedserve.recording.records import Between, Looked, Made, MadeVision, Taken, encode
@@ -7,7 +7,7 @@ from unifiedserve.scheduling.turn.vision import VisionDecision, VisionEvent, Vis
 
 
 class RecordedTurn(Turn):
-    """Decides as any other turn; its driver never notices the log."""
+    """Decide as any other turn. Its driver never notices the log."""
 
     def __init__(self, made: Made, log: Log) -> None:
         super().__init__(made.hosted, made.budget, rests=made.rests, share=made.share, steps=made.steps)
@@ -31,7 +31,7 @@ class RecordedTurn(Turn):
 
 
 class RecordedVisionTurn(VisionTurn):
-    """The same of vision."""
+    """Decide as any other turn of vision. Its driver never notices the log."""
 
     def __init__(self, made: MadeVision, log: Log) -> None:
         super().__init__(made.order)

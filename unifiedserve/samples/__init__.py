@@ -1,4 +1,4 @@
-"""Clips and pictures that come with the package, and what the bundled model can be asked about them."""
+"""Provide clips and pictures, and questions about them for the bundled model."""
 
 from pathlib import Path
 

@@ -1,1 +1,1 @@
-"""From logits to tokens, and the grammars that answers follow."""
+"""Turn logits into tokens, by the grammars that answers follow."""

@@ -1,6 +1,7 @@
-"""What requests do to their logits before a token is chosen: grammars, biases, penalties, and no end too early.
+"""Adjust logits before a token is chosen, as requests ask.
 
-What that is, is worked out on the host, so that nothing waits for the device of the logits.
+Grammars, biases, penalties, and no end too early do so. The changes are worked out on the host, so that nothing waits
+for the device of the logits.
 """
 
 import math
@@ -14,7 +15,7 @@ from unifiedserve.messages.sampling_params import SamplingParams
 
 
 class _Change(NamedTuple):
-    """Numbers float32 [n] for some tokens int64 [n] of a row, each but once."""
+    """Change numbers float32 [n] for some tokens int64 [n] of a row, each only once."""
 
     row: int
     tokens: Tensor

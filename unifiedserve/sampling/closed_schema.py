@@ -1,4 +1,4 @@
-"""JSON schemas whose objects have the properties that they declare, and no others."""
+"""Close JSON schemas whose objects have the properties that they declare, and no others."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -13,7 +13,7 @@ _JOINING = {"allOf", "not", "if", "dependentSchemas", "dependencies", "unevaluat
 
 
 def closed(schema: Any) -> Any:
-    """Return a schema in which what does not speak of further properties has none, as vLLM's grammars read it.
+    """Return a schema in which undeclared properties are not allowed. Grammars of vLLM read it so.
 
     It stays as it is where schemas are joined: each declares a part of an object's properties there.
     """

@@ -1,4 +1,4 @@
-"""Grammars that an answer must follow: made from what clients write, compiled for a tokenizer, matched by token.
+"""Follow grammars in answers: made from what clients write, compiled for a tokenizer, matched by token.
 
 A grammar is text (llguidance's own format), and where a match stands follows from the grammar and the tokens so far.
 So a grammar travels with its request, and whoever samples makes the matcher, or makes it again.
@@ -28,7 +28,7 @@ JSON_OBJECT = '{"type": "object"}'
 
 
 class GrammarError(ValueError):
-    """A grammar that cannot be compiled, or that has come to a point where it cannot go on."""
+    """Signal a grammar that cannot be compiled, or cannot go on where it has come."""
 
 
 def json_grammar(schema: str, whitespace: str | None = None) -> str:
@@ -72,7 +72,7 @@ def lark_grammar(text: str) -> str:
 
 
 class Matcher:
-    """The state of one answer in its grammar; not to be shared between threads."""
+    """Hold the state of one answer in its grammar. It is not to be shared between threads."""
 
     def __init__(self, matcher: LLMatcher) -> None:
         self._matcher = matcher
@@ -97,7 +97,7 @@ class Matcher:
 
 
 class Grammars:
-    """A compiler of grammars for one tokenizer that keeps the latest. Safe to use from several threads."""
+    """Compile grammars for one tokenizer, and keep the latest. Safe to use from several threads."""
 
     def __init__(self, tokenizer: Callable[[], str], vocabulary: int, eos_token_ids: Collection[int]) -> None:
         """Prepare for the tokenizer whose JSON `tokenizer` returns."""
@@ -109,7 +109,7 @@ class Grammars:
         self._load_tokenizer = tokenizer
 
     def start(self) -> None:
-        """Load the tokenizer in a thread of its own, for it may take seconds; until then the other methods wait."""
+        """Load the tokenizer in a thread of its own. It may take seconds; until then the other methods wait."""
         threading.Thread(target=self._load, name="grammars", daemon=True).start()
 
     def matcher(self, grammar: str) -> Matcher:
@@ -123,7 +123,7 @@ class Grammars:
             return Matcher(compiled.deep_copy())
 
     def check(self, grammar: str) -> None:
-        """Raise GrammarError unless some text follows the grammar's rules, as far as its first token shows."""
+        """Raise GrammarError unless some text follows the grammar's rules. Its first token shows as much."""
         self.matcher(grammar).allowed((), self._vocabulary)
 
     def wait(self) -> None:

@@ -1,4 +1,4 @@
-"""Inverse CDF: the entry of a distribution that a uniform number falls in, never one of weight 0."""
+"""Pick by inverse CDF: the entry of a distribution that a uniform number falls in, never one of weight 0."""
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ ONE = 2.0**62
 
 
 class Pick:
-    """Picks from many entries: the block first, by the sums of blocks, and then the entry within it.
+    """Pick from many entries: the block first, by the sums of blocks, and then the entry within it.
 
     Probabilities are summed as whole numbers. So sums are exact, and what is picked depends neither on the order in
     which a device adds nor on the other rows.
@@ -23,7 +23,7 @@ class Pick:
         self._weights.view(rows, -1)[:, entries:] = 0
 
     def __call__(self, probabilities: Tensor, uniforms: Tensor) -> Tensor:
-        """Return int64 [n] of float32 [n, entries], which is overwritten, and of float64 [n] in [0, 1)."""
+        """Return int64 [n] of float32 [n, entries] and float64 [n] in [0, 1). The former is overwritten."""
         weights = self._weights[: len(probabilities)]
         weights.view(len(weights), -1)[:, : self._entries] = probabilities.mul_(ONE)
         sums = weights.sum(-1)
@@ -37,7 +37,7 @@ class Pick:
 
 
 def pick_one_of_few(weights: Tensor, uniforms: Tensor) -> Tensor:
-    """Return int64 [n] of float64 weights [n, entries], whose total need not be 1, and of float64 [n] in [0, 1)."""
+    """Return int64 [n] of float64 weights [n, entries] and float64 [n] in [0, 1). The weights' total need not be 1."""
     bounds = weights.cumsum(-1)
     total = bounds[:, -1:]
     target = (uniforms[:, None] * total).minimum(torch.nextafter(total, torch.zeros_like(total)))
@@ -45,7 +45,7 @@ def pick_one_of_few(weights: Tensor, uniforms: Tensor) -> Tensor:
 
 
 def _first_above(target: Tensor, bounds: Tensor) -> Tensor:
-    """Return for each target [n, 1] the number of the first of ascending bounds [n, entries] above it.
+    """Return the number of the first of ascending bounds [n, entries] above each target [n, 1].
 
     It is one of theirs even if what they are made of is no number.
     """

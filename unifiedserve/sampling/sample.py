@@ -1,4 +1,4 @@
-"""From logits to tokens, as a pure function of the request's parameters.
+"""Turn logits into tokens, as a pure function of the request's parameters.
 
 Randomness is counter-based: generated token number i of a request draws one uniform from Philox(key=seed, counter=i),
 so a token is the same wherever and in whatever batch it is sampled.
@@ -23,7 +23,7 @@ _UNIFORMS = 64  # drawn at once: making a generator takes as long as many number
 
 
 class SampledToken(NamedTuple):
-    """A token; its log-probabilities are of the unmodified distribution, None/empty unless asked for."""
+    """Hold a token. Its log-probabilities are of the unmodified distribution, None/empty unless asked for."""
 
     token: int
     logprob: float | None
@@ -55,7 +55,7 @@ def sample(
 
 
 class Draw:
-    """A draw as `sample` has it, whose tokens are on their way.
+    """Hold a draw as `sample` has it, whose tokens are on their way.
 
     tokens   int64 [B], on the device of the logits; below 0 where the host has yet to decide: `finish` does
 
@@ -96,7 +96,7 @@ class Draw:
 
 
 class _Drawn(NamedTuple):
-    """Rows that are drawn, on the device of their logits; `params` are theirs."""
+    """Hold rows that are drawn, on the device of their logits. `params` are theirs."""
 
     params: Sequence[SamplingParams]
     rows: Tensor  # int64 [n]
@@ -201,7 +201,7 @@ def _draw_truncated(logits: Tensor, drawn: _Drawn, candidates: int) -> Tensor:
 
 
 def _highest(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the `count` highest logits of each row and their ids, of equal ones those with lower ids first.
+    """Return the `count` highest logits of each row and their ids. Of equal ones those with lower ids come first.
 
     Which of those that equal the last are among them is up to the device.
     """
@@ -228,7 +228,7 @@ def _report(logits: Tensor, params: Sequence[SamplingParams], tokens: Sequence[i
 
 
 def _logprobs(logits: Tensor, chosen: Tensor) -> Tensor:
-    """Return the log-probabilities of the chosen ids [n, 1], then those of the likeliest, each before its id.
+    """Return the log-probabilities of the chosen ids [n, 1], then the likeliest's. Each comes before its id.
 
     The result is float64, in which ids are exact, so that one copy takes all to the host.
     """

@@ -1,4 +1,4 @@
-"""FlashCodec: GOP-parallel video decoding, straight into what a model reads."""
+"""Decode videos GOP-parallel, straight into what a model reads."""
 
 from flashcodec import image, samplers
 from flashcodec.bitstream import (

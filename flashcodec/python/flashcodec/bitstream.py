@@ -1,4 +1,4 @@
-"""What is known of a video without decoding it."""
+"""Analyse a video without decoding it."""
 
 import dataclasses
 import io
@@ -21,7 +21,7 @@ from flashcodec.timeline import nearest
 
 @runtime_checkable
 class FileLike(Protocol):
-    """A binary file opened for reading; its calls come from other threads, one at a time."""
+    """Read a binary file. Its calls come from other threads, one at a time."""
 
     def read(self, size: int, /) -> bytes: ...
     def seek(self, offset: int, whence: int, /) -> int: ...
@@ -34,8 +34,10 @@ Indices = Sequence[int] | npt.NDArray[np.integer[Any]]
 
 
 class Gop(NamedTuple):
-    """Packets [first_packet, last_packet) in decoding order from a key packet up to the next one, and the range
-    [first_frame, last_frame) of their frames in presentation order."""
+    """Hold packets in decoding order from a key packet up to the next one.
+
+    They are [first_packet, last_packet). Their frames are [first_frame, last_frame) in presentation order.
+    """
 
     first_packet: int
     last_packet: int
@@ -44,7 +46,7 @@ class Gop(NamedTuple):
 
 
 class Doubt(NamedTuple):
-    """A claim of the container that is not believed, because its packets contradict it.
+    """Name a claim of the container that is not believed, because its packets contradict it.
 
     `claim` is "key flags" (where decoding may start), "times" (the order of the frames) or "frames" (which packets
     have one); `reason` says what the packets say instead.
@@ -55,7 +57,7 @@ class Doubt(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """What one engine decodes at a stretch: places [first, last) of the frame list, from the packet `runs`.
+    """Describe what one engine decodes at a stretch: places [first, last) of the frame list, from the packet `runs`.
 
     `cost` is an estimate, in microseconds of CPU time; `wide`: by all engines together (frame threads) if nothing else
     is to be done by then.
@@ -72,7 +74,7 @@ class Segment(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """Which packets are decoded for a list of frames.
+    """List the packets that are decoded for a list of frames.
 
     `packets_skipped` counts those inside of the runs that need no decoding (frames that no other frame refers to);
     packets outside of the runs are not even read. GOPs cut by two segments are decoded by both, and count twice.
@@ -99,13 +101,13 @@ class Plan:
 
     @property
     def estimated_seconds(self) -> float:
-        """CPU time, about."""
+        """Return CPU time, about."""
         return sum(segment.cost for segment in self.segments) / 1e6
 
 
 @dataclass(repr=False)
 class VideoStreamMetadata:
-    """Metadata of a video stream; names and meanings are TorchCodec's.
+    """Describe a video stream. Names and meanings are TorchCodec's.
 
     Times are in seconds, sizes in pixels as displayed (after rotation); `_from_header` is what the container claims,
     `_from_content` what its packets say.
@@ -142,7 +144,7 @@ class VideoStreamMetadata:
 
 
 class Bitstream:
-    """An analysed video stream, ready to be decoded in any order by any number of engines.
+    """Hold an analysed video stream. Any number of engines can decode it in any order.
 
     Raises DecodeError if the source holds no video that can be decoded, ValueError if `stream_index` is not the
     index of a video stream.
@@ -173,7 +175,7 @@ class Bitstream:
 
     @cached_property
     def durations_seconds(self) -> npt.NDArray[np.float64]:
-        """Return float64 [num_frames], for how long each frame is shown."""
+        """Return float64 [num_frames], how long each frame is shown."""
         return self.core.durations_seconds()
 
     @property
@@ -245,10 +247,10 @@ class Bitstream:
         return Plan(segments, self.core.num_packets, len(self.gops), len(touched), self.doubts)
 
     def snap(self, indices: Indices, tolerance_seconds: float | None = None) -> npt.NDArray[np.int64]:
-        """int64 [n], the key frame nearest in time to each frame, or the frame itself if that is further away than
-        `tolerance_seconds`. Decoding key frames costs a fraction of decoding any others.
+        """Return int64 [n], the key frame nearest in time to each frame.
 
-        Raises IndexError for a frame that is not there.
+        A frame stays itself if its key frame is further away than `tolerance_seconds`. Decoding key frames costs a
+        fraction of decoding any others.
         """
         frames, keys = self.checked(indices), self.key_frames
         if keys.size == 0:
@@ -271,7 +273,7 @@ class Bitstream:
 
 
 def analyse_bitstream(source: Source, stream_index: int | None = None, limits: Limits | None = None) -> Bitstream:
-    """Analyses a video without decoding it.
+    """Analyse a video without decoding it.
 
     Args:
         source: path of a file, bytes-like object or 1-d uint8 array (kept, not copied), or file-like object with

@@ -1,4 +1,4 @@
-"""How many parts a file of an image has: more than encoders write are refused before Pillow goes through them."""
+"""Count the parts of an image's file. More than encoders write are refused before Pillow goes through them."""
 
 import struct
 from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ _STRIP_OFFSETS, _TILE_OFFSETS = 273, 324
 
 
 class _Parts(NamedTuple):
-    """How the parts of a format are counted, up to how many there may be, and their name."""
+    """Describe how a format's parts are counted, their limit and their name."""
 
     counted: Callable[[BinaryIO, int], int]
     most: int
@@ -41,7 +41,7 @@ class _Parts(NamedTuple):
 
 
 def check_parts(name: str, file: BinaryIO) -> None:
-    """Raise LimitError for an image of so many parts that reading it takes far longer than its size tells.
+    """Raise LimitError for an image of too many parts. Reading it takes far longer than its size tells.
 
     The file is then at its start again.
     """
@@ -53,7 +53,7 @@ def check_parts(name: str, file: BinaryIO) -> None:
 
 
 def chunks(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
-    """Yield the kind and length of each chunk of a PNG, when the file is at its contents."""
+    """Yield the kind and length of each chunk of a PNG. The file must be at its contents."""
     place = len(PNG)
     for _ in range(_MOST_CHUNKS):
         file.seek(place)
@@ -83,7 +83,7 @@ def _count_chunks(file: BinaryIO, most: int) -> int:
 
 
 def _count_markers(file: BinaryIO, most: int) -> int:
-    """Return how many markers come before the first scan, bytes that fill up between them included."""
+    """Return how many markers come before the first scan. Bytes that fill up between them are included."""
     file.seek(len(_JPEG))
     for count in range(most + 1):
         head = file.read(2)
@@ -98,7 +98,7 @@ def _count_markers(file: BinaryIO, most: int) -> int:
 
 
 def _count_blocks(file: BinaryIO, most: int) -> int:
-    """Return how many blocks the extensions before the first picture have, each extension's own one included."""
+    """Return how many blocks the extensions before the first picture have. Each extension's own one is included."""
     file.seek(10)
     flags = file.read(3)[:1] or b"\0"
     if flags[0] & 0x80:

@@ -1,4 +1,4 @@
-"""What decoders have in common, whatever kind of arrays they return."""
+"""Share what decoders have in common, whatever kind of arrays they return."""
 
 import numbers
 import operator
@@ -27,7 +27,7 @@ Size = int | tuple[int, int]
 
 
 class Decoder(ABC, Generic[ArrayT, FrameT, BatchT]):
-    """The methods that decoders share, whatever kind of arrays they return."""
+    """Define the methods that decoders share, whatever kind of arrays they return."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Decoder(ABC, Generic[ArrayT, FrameT, BatchT]):
         return self._open_reader.on_error
 
     def close(self) -> None:
-        """Lets go of the source and of threads of its own.
+        """Let go of the source and of threads of its own.
 
         Frames that were returned stay valid; the methods that decode raise ValueError from now on. A `with` block
         closes its decoder, too.
@@ -177,7 +177,7 @@ class Decoder(ABC, Generic[ArrayT, FrameT, BatchT]):
     def get_frames_played_in_range(
         self, start_seconds: float, stop_seconds: float, fps: float | None = None, *, progress: Progress | None = None
     ) -> BatchT:
-        """Return the frames shown in [start_seconds, stop_seconds), beginning with the one on show at the start.
+        """Return the frames shown in [start_seconds, stop_seconds). The first is the one on show at the start.
 
         With `fps`, frames are repeated or dropped to have one for each 1 / fps seconds, which is then its time.
         Raises ValueError if the range is empty the wrong way round, or not within the video, and ArgumentError for a
@@ -200,11 +200,12 @@ class Decoder(ABC, Generic[ArrayT, FrameT, BatchT]):
         return self.get_frames_played_in_range(self._timeline.begin, self._timeline.end, fps, progress=progress)
 
     def stream(self, indices: Indices) -> Iterator[BatchT]:
-        """Yield the frames of `get_frames_at` in batches of one or more, each once it and all before it are there.
+        """Yield the frames of `get_frames_at` in batches of one or more.
 
-        Only a window of the video is in memory, about 256 MB or two GOPs if these are larger, and it lives as long
-        as any batch of it. Frames in ascending order are best: they can be cut into windows. With
-        on_error="nearest" a frame is replaced by one of the same window; a window without any raises its error.
+        Each comes once it and all before it are there. Only a window of the video is in memory, about 256 MB or two
+        GOPs if these are larger, and it lives as long as any batch of it. Frames in ascending order are best: they can
+        be cut into windows. With on_error="nearest" a frame is replaced by one of the same window; a window without any
+        raises its error.
         """
         frames = self._frames(indices)
         return (self._batch(self._ordered(chunk)) for chunk in self._open_reader.chunks(frames))
@@ -215,8 +216,11 @@ class Decoder(ABC, Generic[ArrayT, FrameT, BatchT]):
         return self.bitstream.plan(frames, engines=self._open_reader.engines.scheduler.engines)
 
     def get_yuv_frames_at(self, indices: Indices) -> list[Pixels]:
-        """Return the decoder's own planes of these frames, one after the other without padding, uint8 [bytes]: native
-        pixel format, cropped, not rotated; what `ffmpeg -f rawvideo` writes. Damage is always an error."""
+        """Return the decoder's own planes of these frames, one after the other, uint8 [bytes].
+
+        There is no padding. They have the native pixel format, cropped, not rotated, as `ffmpeg -f rawvideo` writes.
+        Damage is always an error.
+        """
         return self._open_reader.raw(self._frames(indices))
 
     @property
@@ -232,7 +236,10 @@ class Decoder(ABC, Generic[ArrayT, FrameT, BatchT]):
         return self._frame(Frame(batch.data[0], batch.pts_seconds[0], batch.duration_seconds[0]))
 
     def _ordered(self, batch: FrameBatch) -> FrameBatch:
-        """Decoders write pixels one after the other, so the order NCHW is a view, as TorchCodec's is."""
+        """Return the order asked for.
+
+        Decoders write pixels one after the other, so the order NCHW is a view, as TorchCodec's is.
+        """
         batch.data = self._finished(batch.data)
         if self._order == "NCHW":
             batch.data = self._channels_first(batch.data)

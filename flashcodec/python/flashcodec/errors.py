@@ -1,8 +1,10 @@
-"""What goes wrong: with media DecodeError and its kinds, with arguments what TorchCodec raises as well."""
+"""Define errors: with media DecodeError and its kinds, with arguments what TorchCodec raises as well."""
 
 
 class DecodeError(RuntimeError):
-    """A source that cannot be read or decoded. What is raised is one of the subclasses.
+    """Signal a source that cannot be read or decoded.
+
+    Subclasses of it are raised.
 
     Attributes:
         source: name of the source.
@@ -24,32 +26,32 @@ class DecodeError(RuntimeError):
 
 
 class SourceError(DecodeError):
-    """The source cannot be opened or read, or is no media file at all."""
+    """Signal a source that cannot be opened or read, or is no media file."""
 
 
 class UnsupportedError(DecodeError):
-    """There is nothing in it that can be decoded here: no video stream, an encrypted one, an unknown codec."""
+    """Signal that nothing in it can be decoded here: no video stream, an encrypted one, an unknown codec."""
 
 
 class NoVideoError(UnsupportedError, ValueError):
-    """There is no video in it, or no container that is read; a ValueError as well, because TorchCodec raises that."""
+    """Signal no video, or no container that is read. It is a ValueError as well, because TorchCodec raises that."""
 
 
 class DamagedError(DecodeError):
-    """Frames do not come out, or not as they were encoded."""
+    """Signal frames that do not come out, or not as they were encoded."""
 
 
 class LimitError(DecodeError):
-    """It goes over one of the `Limits`."""
+    """Signal a source that goes over one of the `Limits`."""
 
 
 class ArgumentError(ValueError, RuntimeError):
-    """A value that makes no sense, where TorchCodec raises a RuntimeError."""
+    """Signal a value that makes no sense, where TorchCodec raises a RuntimeError."""
 
 
 class OutOfRangeError(IndexError, RuntimeError):
-    """Times before the first frame or after the last, where TorchCodec raises a RuntimeError."""
+    """Signal times before the first frame or after the last, where TorchCodec raises a RuntimeError."""
 
 
 class ArgumentTypeError(TypeError, RuntimeError):
-    """A value of the wrong type, where TorchCodec raises a RuntimeError."""
+    """Signal a value of the wrong type, where TorchCodec raises a RuntimeError."""

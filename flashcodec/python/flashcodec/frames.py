@@ -1,4 +1,4 @@
-"""What decoders return: a frame, or a batch of frames, with their times."""
+"""Define what decoders return: a frame, or a batch of frames, with their times."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from flashcodec.errors import DecodeError
 
 
 class Array(Protocol):
-    """What arrays of NumPy and tensors of PyTorch have in common."""
+    """Define what arrays of NumPy and tensors of PyTorch have in common."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -27,7 +27,7 @@ ArrayT = TypeVar("ArrayT", bound=Array)
 
 @dataclass(repr=False)
 class FrameOf(Generic[ArrayT]):
-    """A frame: `data` is uint8 [3, height, width] or [height, width, 3]; times are in seconds.
+    """Hold a frame: `data` is uint8 [3, height, width] or [height, width, 3]; times are in seconds.
 
     Unpacks into (data, pts_seconds, duration_seconds). Raises ValueError if `data` has not three dimensions.
     """
@@ -51,7 +51,7 @@ class FrameOf(Generic[ArrayT]):
 
 @dataclass(repr=False)
 class FrameBatchOf(Generic[ArrayT]):
-    """Frames and their times; indexing, slicing and iterating give batches again.
+    """Hold frames and their times. Indexing, slicing and iterating give batches again.
 
     Attributes:
         data: uint8 [n, 3, height, width] or [n, height, width, 3]; clips have one more dimension in front.
@@ -94,7 +94,7 @@ class FrameBatchOf(Generic[ArrayT]):
         return _described(self)
 
     def in_clips(self, num_clips: int) -> Self:
-        """Return the same frames, not copied, as `num_clips` clips of equal length, one after the other."""
+        """Return the same frames as `num_clips` clips of equal length, one after the other. They are not copied."""
         shape = (num_clips, len(self) // num_clips)
         clips: dict[str, Any] = {name: field.reshape(shape) for name, field in self._by_frame().items()}
         data: Any = self.data

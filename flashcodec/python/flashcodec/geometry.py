@@ -1,11 +1,14 @@
-"""Sizes and grids of tiles that vision-language models choose for a picture: those of transformers' processors."""
+"""Compute sizes and grids of tiles as transformers' processors do. Vision-language models choose them for a picture."""
 
 import math
 from collections.abc import Iterable
 
 
 def shortest_edge_size(height: int, width: int, edge: int) -> tuple[int, int]:
-    """(height, width) with the shorter side `edge` and the same aspect ratio, the longer one rounded down (CLIP)."""
+    """Return (height, width) with the shorter side `edge` and the same aspect ratio.
+
+    The longer side is rounded down (CLIP).
+    """
     if width <= height:
         return edge * height // width, edge
     return edge, edge * width // height
@@ -21,9 +24,10 @@ def fitted_size(height: int, width: int, target: tuple[int, int]) -> tuple[int, 
 
 
 def tile_grid(height: int, width: int, tile: int, min_tiles: int = 1, max_tiles: int = 12) -> tuple[int, int]:
-    """(rows, columns) of InternVL's tiles: of all grids of min_tiles to max_tiles tiles, the one whose aspect ratio is
-    closest to the picture's. Of equally close ones a larger is taken as long as it has less than twice the picture's
-    pixels.
+    """Return (rows, columns) of InternVL's tiles, by the picture's aspect ratio.
+
+    Of all grids of min_tiles to max_tiles tiles it is the one whose aspect ratio is closest to the picture's. Of
+    equally close ones a larger is taken as long as it has less than twice the picture's pixels.
     """
     if not 1 <= min_tiles <= max_tiles:
         raise ValueError(f"tiles must be 1 <= min_tiles <= max_tiles, got {min_tiles} and {max_tiles}")
@@ -43,10 +47,9 @@ def tile_grid(height: int, width: int, tile: int, min_tiles: int = 1, max_tiles:
 
 
 def best_resolution(height: int, width: int, resolutions: Iterable[tuple[int, int]]) -> tuple[int, int]:
-    """Return the (height, width) of `resolutions` that keeps the most of a picture's pixels, of those the one that
-    wastes the fewest (LLaVA's anyres).
+    """Return the (height, width) of `resolutions` that keeps the most pixels.
 
-    Raises ValueError if there are no resolutions.
+    The pixels are the picture's. Of equally good ones it is the one that wastes the fewest (LLaVA's anyres).
     """
 
     def kept_and_wasted(resolution: tuple[int, int]) -> tuple[int, int]:
@@ -64,8 +67,10 @@ def canvas_grids(max_tiles: int = 4) -> list[tuple[int, int]]:
 
 
 def canvas_grid(height: int, width: int, tile: int, max_tiles: int = 4) -> tuple[int, int]:
-    """(rows, columns) of Llama 3.2's tiles: of all grids of up to max_tiles tiles the one that needs the picture
-    enlarged the least, or shrunk the least if it fits into none; of equally good ones that of the fewest tiles.
+    """Return (rows, columns) of Llama 3.2's tiles.
+
+    Of all grids of up to max_tiles tiles it is the one that needs the picture enlarged the least, or shrunk the least
+    if it fits into none; of equally good ones that of the fewest tiles.
     """
     grids = canvas_grids(max_tiles)
     scales = [min(rows * tile / height, columns * tile / width) for rows, columns in grids]

@@ -1,4 +1,4 @@
-"""What an image tells of itself before anything of it is decoded: which way is up, and what decoding it costs."""
+"""Read what an image tells before it is decoded: which way is up, and what decoding it costs."""
 
 import struct
 from typing import TYPE_CHECKING, BinaryIO
@@ -26,7 +26,7 @@ _EXIF_BYTES = 1 << 20  # more than any camera writes
 
 
 def orientation(image: "Image", file: BinaryIO) -> int:
-    """Return the EXIF orientation (1 to 8) of an image whose head Pillow has read, and have Pillow go by it, too."""
+    """Return the EXIF orientation (1 to 8) of an image, and have Pillow apply it. Pillow has read its head."""
     from PIL import Image
 
     if image.format == "PNG" and "exif" not in image.info and (late := _late_exif(file)):
@@ -36,7 +36,10 @@ def orientation(image: "Image", file: BinaryIO) -> int:
 
 
 def check_cost(name: str, image: "Image", file: BinaryIO) -> None:
-    """Raise LimitError, with the number, for an image that takes far longer to decode than its size tells."""
+    """Raise LimitError, with the number, for an image that is slow to decode.
+
+    It takes far longer than its size tells.
+    """
     if image.format not in _JPEGS:
         return
     scans = _count(file, _START_OF_SCAN, MAX_SCANS)

@@ -1,4 +1,4 @@
-"""Still images: Pillow decodes them; they are resized and cut into patches as the frames of a video are.
+"""Decode still images by Pillow. They are resized and cut into patches as the frames of a video are.
 
 Needs Pillow (`pip install pillow`), which is imported when first used. JPEGs take less time with
 simplejpeg.
@@ -66,7 +66,7 @@ _EXIF_TRANSPOSED = (5, 6, 7, 8)
 
 
 def image_size(source: ImageSource, max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
-    """(width, height) in pixels of an image once it is upright, from its header: nothing is decoded.
+    """Return (width, height) in pixels of an upright image, from its header. Nothing is decoded.
 
     Raises DecodeError if it is no image, larger than `max_pixels` or `MAX_SIDE`, or would take too long to decode.
     """
@@ -94,7 +94,7 @@ def decode_images(
     max_pixels: int = MAX_PIXELS,
     background: Background = WHITE,
 ) -> list[npt.NDArray[np.uint8]]:
-    """Decodes images at once on `num_threads` threads (0: one for each processor), as `decode_image` does each of them.
+    """Decode images at once on `num_threads` threads (0: one for each processor). Each is decoded as by `decode_image`.
 
     Raises DecodeError for the first of them that cannot be decoded, ValueError for a negative number of threads.
     """
@@ -122,9 +122,9 @@ _TOOLKITS = ("/usr/local/cuda", "/usr/local/nvidia", "/opt/cuda")
 
 
 class GpuImages:
-    """JPEGs decoded by a GPU's hardware for them, into its memory; any number of threads may use it.
+    """Decode JPEGs by a GPU's hardware for them, into its memory.
 
-    What threads ask for while the hardware is at work is decoded together afterwards.
+    Any number of threads may use it. Threads' requests while the hardware is at work are decoded together afterwards.
 
     Its pixels are not quite Pillow's: the transform is another, and so is what is made of shared chroma.
 
@@ -175,7 +175,7 @@ def _decode(source: ImageSource, max_pixels: int, background: Background, *, kep
 
 
 def _to_rgb(image: "Image", file_format: str | None, background: Background) -> "Image":
-    """Pillow's conversion, but for transparency, which it drops, and 16-bit grey, which it would clip to 255."""
+    """Convert as Pillow does, with two exceptions. Transparency is dropped, and 16-bit grey is not clipped to 255."""
     from PIL import Image
 
     if background is not None and image.has_transparency_data and not image.mode.startswith("I"):
@@ -240,7 +240,7 @@ def _unreadable(name: str, file: BinaryIO, detail: str) -> DecodeError:
 
 
 def _no_image(head: bytes, kind: str | None) -> str:
-    """Say why these first bytes, of a kind that may be known, are no image that is decoded here."""
+    """Say why these first bytes are no image that is decoded here. Their kind may be known."""
     if len(head) < _LEAST_BYTES:
         return f"not an image, or cut off: the source has {len(head)} bytes"
     if head[4:8] == b"ftyp" and head[8:12] in _HEIC_BRANDS:

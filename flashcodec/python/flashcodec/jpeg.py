@@ -1,4 +1,4 @@
-"""JPEG by libjpeg-turbo without Pillow's detours, where the package simplejpeg is installed: the same pixels."""
+"""Decode JPEG by libjpeg-turbo without Pillow's detours, where the package simplejpeg is installed: the same pixels."""
 
 import threading
 from collections.abc import Callable
@@ -35,7 +35,7 @@ _KEPT_BYTES = 64 << 20
 
 
 def decoded(image: "Image", source: BinaryIO | memoryview, kept: bool) -> Pixels | None:
-    """Decode a JPEG whose header Pillow has read to RGB, uint8 [height, width, 3], upright by its EXIF orientation.
+    """Decode a JPEG to RGB, uint8 [height, width, 3], upright by its EXIF orientation. Pillow has read its header.
 
     `kept`: the thread's own memory may be used, until it decodes the next one. None if Pillow is to decode it: what is
     no RGB or has something wrong with it, and everything without simplejpeg.
@@ -64,7 +64,7 @@ def whole(file: BinaryIO) -> bytes:
 
 
 class _Memory(threading.local):
-    """A thread's memory for pictures that it does not hand out."""
+    """Hold a thread's memory for pictures that it does not hand out."""
 
     def __init__(self) -> None:
         self._bytes = np.empty(0, np.uint8)

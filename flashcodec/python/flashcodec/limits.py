@@ -1,4 +1,4 @@
-"""How much one source may ask for."""
+"""Limit how much one source may ask for."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from flashcodec import _core
 
 @dataclass(frozen=True)
 class Limits:
-    """What goes over a limit is refused with a LimitError. None: no limit.
+    """Refuse a source over a limit with a LimitError. None: no limit. None: no limit.
 
     Attributes:
         max_pixels: of a picture.

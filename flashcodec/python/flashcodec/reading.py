@@ -1,4 +1,4 @@
-"""Lists of frames of one stream, decoded into arrays: at once, or chunk by chunk as they come."""
+"""Read lists of frames of one stream into arrays: at once, or chunk by chunk as they come."""
 
 import math
 import mmap
@@ -30,8 +30,10 @@ _LARGE = 4 << 20  # bytes; NumPy asks for huge pages from here on
 
 
 class Memory(NamedTuple):
-    """What frames are decoded to: a uint8 array, or a tensor on a GPU, and how the core is told of it, by the address
-    and bytes of the latter."""
+    """Hold what frames are decoded to: a uint8 array, or a tensor on a GPU.
+
+    The core is told of it by the address and bytes of the latter.
+    """
 
     array: Any
     out: Pixels | tuple[int, int]
@@ -41,7 +43,7 @@ Allocator = Callable[[tuple[int, ...]], Memory]
 
 
 class Engines:
-    """The process-wide pool of decoding threads, or one of one's own, which a forked child starts anew."""
+    """Hold the process-wide pool of decoding threads, or one's own. A forked child starts it again."""
 
     def __init__(self, num_threads: int, gpus: tuple[int, ...] = ()) -> None:
         self._num_threads = to_index("num_threads", num_threads)
@@ -62,7 +64,7 @@ class Engines:
         return _core.Session(self.scheduler, OUTPUT_LIMIT)
 
     def check(self) -> None:
-        """Raise RuntimeError if a GPU that they are for is not there or cannot be used."""
+        """Raise RuntimeError if their GPU is not there or cannot be used."""
         if self._gpus:
             self.session()
 
@@ -78,7 +80,7 @@ class Engines:
 
 @dataclass(frozen=True)
 class FrameReader:
-    """Frames of a stream by their numbers, which must be there.
+    """Read frames of a stream by their numbers, which must be there.
 
     Attributes:
         layout: with a size, and of the order NHWC, or deep: then frames are decoded on cores.
@@ -104,7 +106,7 @@ class FrameReader:
         return window.batch(0, len(frames))
 
     def chunks(self, frames: Numbers) -> Iterator[FrameBatch]:
-        """Yield the same in chunks of one or more frames, each as soon as it and all before it are there."""
+        """Yield the same in chunks of one or more frames. Each comes as soon as it and all before it are there."""
         error: DecodeError | None = None
         anything = False
         windows = (_Window(self, frames[first:last]) for first, last in self._cuts(frames))
@@ -141,7 +143,7 @@ class FrameReader:
         return [planes[place] for place in range(len(frames))]
 
     def _cuts(self, frames: Numbers) -> Iterator[tuple[int, int]]:
-        """Places [first, last) of windows.
+        """Return places [first, last) of windows.
 
         Where a key frame parts all places before from all after, hardly any packet is decoded for both.
         """
@@ -159,7 +161,7 @@ class FrameReader:
 
 
 class _Window:
-    """Frames being decoded into one array, and what became of each place of it so far."""
+    """Follow frames being decoded into one array, and each place's fate so far."""
 
     def __init__(self, reader: FrameReader, frames: Numbers) -> None:
         self._stream = reader.stream
@@ -185,7 +187,7 @@ class _Window:
         return self.errors[min(self.errors)]
 
     def arrivals(self) -> Iterator[None]:
-        """Waits for places to be filled, or found damaged, again and again until all are."""
+        """Wait for places to be filled, or found damaged, again and again until all are."""
         try:
             while self.num_arrived < len(self._frames):
                 self._note(self._session.take(None))
@@ -196,7 +198,7 @@ class _Window:
             self._session.cancel_all()
 
     def chunks(self) -> Iterator[FrameBatch]:
-        """Batches of the places from the first to the last, as soon as they have arrived."""
+        """Yield batches of the places from the first to the last, as they arrive."""
         first = last = 0
         for _ in self.arrivals():
             while last < len(self._frames) and self._arrived[last]:
@@ -208,7 +210,10 @@ class _Window:
                     yield chunk
 
     def batch(self, first: int, last: int) -> FrameBatch:
-        """Places [first, last), all of which have arrived; those with errors left out or replaced, in place."""
+        """Return places [first, last), all of which have arrived.
+
+        Those with errors are left out or replaced, in place.
+        """
         chosen = self._chosen(first, last)
         for to in np.flatnonzero(chosen != np.arange(first, first + len(chosen))):
             self._out[first + to] = self._out[chosen[to]]
@@ -234,7 +239,7 @@ class _Window:
         return np.where(np.isin(places, intact), places, self._nearest(places, intact))
 
     def _nearest(self, places: Numbers, intact: Numbers) -> Numbers:
-        """Return, of the intact places, those whose frames are shown nearest in time to the frames of `places`."""
+        """Return the intact places whose frames are nearest in time to those of `places`."""
         times = self._stream.pts_seconds[self._frames]
         candidates = intact[np.argsort(times[intact], kind="stable")]
         return candidates[nearest(times[candidates], times[places])]

@@ -1,4 +1,4 @@
-"""Frames of a video in one call."""
+"""Sample frames of a video in one call."""
 
 import operator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Asynchronous decoding for servers: requests in, temporal groups of frames out as soon as they are decoded."""
+"""Decode asynchronously for servers: requests in, temporal groups of frames out as soon as they are decoded."""
 
 import atexit
 import os
@@ -25,17 +25,18 @@ _DECODE_ON = {"fastest": _core.DecodeOn.FASTEST, "cpu": _core.DecodeOn.CORES, "g
 
 @dataclass(frozen=True)
 class DecodingOutput:
-    """Frames [first, first + count) of a request's frame list, which are its group `first_group` (no frames if the
-    whole request has failed). Outputs of a request may come out of order.
+    """Hold frames [first, first + count) of a request's frame list, its group `first_group`.
+
+    There are no frames if the whole request has failed. Outputs of a request may come out of order.
 
     Attributes:
         data: uint8 of the layout's `group_shape(1)` (the last group of the list is filled up by repeating its last
             frame); None with an error, and on a GPU.
-        gpu_data: the same on a GPU, for `from_dlpack` of an array library; all of it is written. Whoever lets go of it
-            has waited for what reads it on another stream than the default one.
+        gpu_data: the same on a GPU, for `from_dlpack` of an array library; all of it is written. A reader on another stream
+            than the default one must have ended before it is let go of.
         done: nothing more comes of this request.
         engine: which engine decoded it, from 0.
-        decoded_on: what that engine is: a core ("cpu"), or units of a GPU ("gpu").
+        decoded_on: the kind of that engine: a core ("cpu"), or units of a GPU ("gpu").
         began, ended: when it worked on it, in seconds of time.monotonic().
         damaged: FFmpeg concealed errors in these frames or in what they may refer to.
         error: why these frames are not there (`data` is then None). It is the request's end unless the request has
@@ -59,7 +60,7 @@ class DecodingOutput:
 
 @dataclass(frozen=True)
 class EngineEstimate:
-    """What a kind of engines is estimated to take over a choice of frames, if it alone decodes them.
+    """Estimate what a kind of engines takes over a choice of frames, alone.
 
     Attributes:
         name: what people call such engines, "cores" or "NVDEC of cuda:0".
@@ -75,7 +76,7 @@ class EngineEstimate:
 
 
 class FlashCodec:
-    """Decoding requests on a pool of engines, each a thread with a single-threaded decoder.
+    """Decode requests on a pool of engines, each a thread with a single-threaded decoder.
 
     Args:
         num_threads: engines of its own, at most so many of each kind; 0 shares the process-wide pool of the device, one
@@ -115,7 +116,7 @@ class FlashCodec:
 
     @property
     def fallbacks(self) -> int:
-        """Return how many segments a GPU's engines could not decode, or not to their end, so that cores did."""
+        """Return how many segments cores decoded in place of a GPU's engines. These could not, or not to their end."""
         return self._scheduler.fallbacks
 
     def add_decoding_request(
@@ -249,7 +250,7 @@ class FlashCodec:
 
 
 class _Shared:
-    """What the process shares, made when first needed."""
+    """Hold what the process shares, made when first needed."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -274,7 +275,7 @@ def scheduler_of(num_threads: int, memory_limit: int | None = None, gpus: tuple[
 
 
 def gpu_numbers(device: str | Sequence[str]) -> tuple[int, ...]:
-    """Return the numbers of the GPUs that a device's name, or the names of several GPUs, tell: none for "cpu".
+    """Return the GPU numbers in a device's name, or in several: none for "cpu".
 
     Raises ArgumentError for any other name, and for a GPU that is named twice.
     """

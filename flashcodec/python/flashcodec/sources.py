@@ -1,4 +1,4 @@
-"""Where the bytes of videos and images are: paths and bytes-like objects, and how these are opened."""
+"""Open the bytes of videos and images: paths and bytes-like objects."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""Which frame is shown when, by TorchCodec's rules."""
+"""Tell which frame is shown when, by TorchCodec's rules."""
 
 import math
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ Times = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Timeline:
-    """Frames are shown from their times on, `pts_seconds` [n], until the next one is; the last until `end`."""
+    """Show frames from their times on, `pts_seconds` [n], until the next one is shown; the last until `end`."""
 
     pts_seconds: Times
     end: float
@@ -49,8 +49,11 @@ class Timeline:
         return np.arange(first, max(first + 1, last))
 
     def at_rate(self, start: float, stop: float, fps: float) -> tuple[Times, Numbers]:
-        """Return times in [start, stop) every 1 / fps seconds, as many as (stop - start) * fps rounded (half up), and
-        the frames shown then. Raises ValueError for a range or a rate that makes no sense."""
+        """Return times in [start, stop) every 1 / fps seconds, and the frames shown then.
+
+        There are as many as (stop - start) * fps rounded (half up). Raises ValueError for a range or a rate that makes
+        no sense.
+        """
         self._check_range(start, stop)
         if not isinstance(fps, SupportsFloat):
             raise ArgumentTypeError(f"fps must be a number, not {fps!r}")
@@ -78,8 +81,10 @@ class Timeline:
 
 
 def nearest(known: Times, times: Times) -> Numbers:
-    """Return int64 [n], for each of `times` the place in `known`, which ascends and is not empty, of the time nearest
-    to it; the earlier one of two as near."""
+    """Return int64 [n], for each of `times` the place of the nearest in `known`.
+
+    `known` ascends and is not empty. It is the earlier one of two as near.
+    """
     after = np.searchsorted(known, times).clip(0, len(known) - 1)
     before = (after - 1).clip(0)
     earlier = times - known[before] <= known[after] - times

@@ -1,4 +1,4 @@
-"""Random access to the frames of a video, with TorchCodec's methods and semantics."""
+"""Access the frames of a video at random, with TorchCodec's methods and semantics."""
 
 from flashcodec.bitstream import Bitstream, Indices, Source
 from flashcodec.decoder import Decoder
@@ -7,7 +7,7 @@ from flashcodec.reading import Allocator, Pixels, host_memory
 
 
 class VideoDecoder(Decoder[Pixels, Frame, FrameBatch]):
-    """Frames of one video stream by index or time, as RGB arrays of NumPy (flashcodec.torch: tensors of PyTorch).
+    """Decode frames of one video stream by index or time, as RGB arrays of NumPy (flashcodec.torch: tensors of PyTorch).
 
     Args:
         source: path, bytes-like object or 1-d uint8 array (kept, not copied), file-like object with read and seek,
@@ -33,7 +33,7 @@ class VideoDecoder(Decoder[Pixels, Frame, FrameBatch]):
         limits: by default `Limits()`.
 
     A decoder may be used by several threads, and after a fork by both processes (not on a file-like object, whose
-    position they share). One on a path or on bytes can be pickled: it is then opened anew. `progress` of the
+    position they share). One on a path or on bytes can be pickled: it is then opened again. `progress` of the
     methods is called with (frames done, frames in all) in the calling thread.
 
     Raises DecodeError if the source holds no video that can be decoded, TypeError for a source of another kind,

@@ -1,4 +1,4 @@
-"""Shared memory between processes: arenas, memory, page pools, paged buffers, message queues and collectives."""
+"""Share memory between processes: arenas, memory, page pools, paged buffers, message queues and collectives."""
 
 from ipc_buffers._core import (
     AllReduce,

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False)
 class PageIndex:
-    """Where the rows of a batch of B requests lie on P pages (UnifiedServe §4.2).
+    """Index where the rows of a batch of B requests lie on P pages (UnifiedServe §4.2).
 
     All arrays are int32 and C-contiguous; all ranges are half-open. The rows of a page start at its beginning,
     and a page may be partly filled.

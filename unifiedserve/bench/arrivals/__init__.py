@@ -1,1 +1,1 @@
-"""When requests arrive: closed loops, random processes and the traces of production systems; pure and seeded."""
+"""Time the arrival of requests: closed loops, random processes and production traces; pure and seeded."""

@@ -1,4 +1,4 @@
-"""What the command line says about arrivals, as a process."""
+"""Parse the command line's arrivals into a process."""
 
 from pathlib import Path
 

@@ -1,4 +1,7 @@
-"""Processes of arrival times. Each is a value: the same one with the same seed gives the same times to the last bit."""
+"""Define processes of arrival times.
+
+Each is a value: the same one with the same seed gives the same times to the last bit.
+"""
 
 from typing import Protocol
 
@@ -12,20 +15,20 @@ Times = npt.NDArray[np.float64]  # seconds after the start, never falling
 
 
 class ClosedLoop(msgspec.Struct, frozen=True):
-    """So many users, each of whom sends the next request when the answer before has ended: no times of its own."""
+    """Let so many users send their next request when the last answer ended. It has no times of its own."""
 
     users: int
 
 
 class OpenLoop(Protocol):
-    """Requests come when they come, however the server fares."""
+    """Send requests at their times, however the server fares."""
 
     def times(self, count: int, seed: int) -> Times:
         """Return when the first `count` requests are due."""
 
 
 class Constant(msgspec.Struct, frozen=True):
-    """`rate` requests a second, evenly, the first at once."""
+    """Send `rate` requests a second, evenly, the first at once."""
 
     rate: float
 
@@ -34,7 +37,7 @@ class Constant(msgspec.Struct, frozen=True):
 
 
 class Poisson(msgspec.Struct, frozen=True):
-    """`rate` requests a second on average, each independent of the others."""
+    """Send `rate` requests a second on average, each independent of the others."""
 
     rate: float
 
@@ -43,7 +46,7 @@ class Poisson(msgspec.Struct, frozen=True):
 
 
 class Gamma(msgspec.Struct, frozen=True):
-    """`rate` requests a second on average with gamma-distributed gaps, whose deviation is `cv` times their mean.
+    """Send `rate` requests a second on average, with gamma-distributed gaps. Their deviation is `cv` times their mean.
 
     One is Poisson; more comes in bursts, less is more even.
     """

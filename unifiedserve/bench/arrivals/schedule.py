@@ -1,4 +1,4 @@
-"""Requests and arrivals put together."""
+"""Put requests and arrivals together."""
 
 from collections.abc import Sequence
 

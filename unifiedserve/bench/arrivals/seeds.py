@@ -1,4 +1,4 @@
-"""Independent streams of random numbers from one seed."""
+"""Derive independent streams of random numbers from one seed."""
 
 import zlib
 

@@ -1,4 +1,4 @@
-"""The small language of options such as gamma:2.5,cv=4: a name, a value, and further values by name."""
+"""Parse the small language of options such as gamma:2.5,cv=4: a name, a value, and further values by name."""
 
 import math
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from unifiedserve.errors import ConfigError
 
 @dataclass(frozen=True)
 class Spec:
-    """A parsed text: `gamma:2.5,cv=4` is Spec(…, "gamma", "2.5", {"cv": "4"})."""
+    """Hold a parsed text: `gamma:2.5,cv=4` is Spec(…, "gamma", "2.5", {"cv": "4"})."""
 
     text: str
     name: str
@@ -17,7 +17,7 @@ class Spec:
     options: dict[str, str]
 
     def number(self, key: str = "", default: float | None = None, *, positive: bool = True) -> float:
-        """Return an option, or the value if `key` is empty, as a finite number, above zero if `positive`.
+        """Return an option, or the value if `key` is empty, as a finite number. It is above zero if `positive`.
 
         Raises ConfigError if it is none, or missing without a default.
         """

@@ -1,1 +1,1 @@
-"""What sends requests to any OpenAI-compatible chat endpoint, on time, and notes when each token comes."""
+"""Send requests to any OpenAI-compatible chat endpoint on time, and note each token's time."""

@@ -1,11 +1,11 @@
-"""An answer as it comes: its text, and when each of its tokens came."""
+"""Follow an answer as it comes: its text, and when each of its tokens came."""
 
 from unifiedserve.bench.client.events import Choice, Chunk, Usage
 from unifiedserve.bench.records import Record, Timed
 
 
 class Answer:
-    """Fills a record with the chunks of an answer."""
+    """Fill a record with the chunks of an answer."""
 
     def __init__(self, record: Record) -> None:
         self._record = record
@@ -45,7 +45,7 @@ class Answer:
 
 
 def spread(arrivals: list[tuple[float, int]], tokens: int | None) -> tuple[list[float], Timed]:
-    """Return a time for each of `tokens` that came in chunks (time, characters), and how it was found.
+    """Return a time for each of `tokens` that came in chunks (time, characters). The second value is how it was found.
 
     Each chunk has one token; those beyond are shared out by characters, so that their number is right and each has the
     time of a chunk. Of chunks beyond the tokens the last ones, which end an answer, have none.

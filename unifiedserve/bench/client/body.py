@@ -1,4 +1,4 @@
-"""The bodies of requests: the same bytes for the same turns, answers and options."""
+"""Write the bodies of requests: the same bytes for the same turns, answers and options."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ TOP = 20  # most likely first tokens that are asked for
 
 
 class Wishes(msgspec.Struct, frozen=True, kw_only=True):
-    """What every request asks for, beside its turns.
+    """Hold what every request asks for, beside its turns.
 
     `media` are the options of images and videos by name, None where the server decides; those in `video` go on top of
     them where a video is asked about. With `logprobs` an answer to choose comes with the likeliest first tokens.
@@ -29,7 +29,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bodies:
-    """Makes the bodies for one model on one server. Raises ConfigError if that cannot be asked for all `wishes`."""
+    """Make the bodies for one model on one server. Raises ConfigError if that cannot be asked for all `wishes`."""
 
     def __init__(self, model: str, dialect: Dialect, media: Media, wishes: Wishes) -> None:
         self._dialect = dialect

@@ -1,11 +1,11 @@
-"""The time of a run."""
+"""Tell the time of a run."""
 
 import asyncio
 import time
 
 
 class Clock:
-    """Seconds of the monotonic clock since the run began."""
+    """Count seconds of the monotonic clock since the run began."""
 
     def __init__(self) -> None:
         self._origin = time.monotonic()

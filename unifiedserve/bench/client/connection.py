@@ -1,4 +1,4 @@
-"""Connections to a server."""
+"""Connect to a server."""
 
 import os
 
@@ -11,14 +11,17 @@ _CONNECT = 10.0  # seconds
 
 
 def key_headers() -> dict[str, str]:
-    """Return the headers that show the key of UNIFIEDSERVE_API_KEY, or the first of UNIFIEDSERVE_API_KEYS, if any."""
+    """Return the headers that show an API key, if one is set.
+
+    It is that of UNIFIEDSERVE_API_KEY, or the first of UNIFIEDSERVE_API_KEYS.
+    """
     first, *_ = os.environ.get(API_KEYS, "").split(",")
     words = os.environ.get(API_KEY, first).split()
     return {"Authorization": f"Bearer {words[-1]}"} if words else {}
 
 
 def server_at(url: str) -> str:
-    """Return the URL of the server that clients reach at `url`, which may end with /v1.
+    """Return the URL of the server that clients reach at `url`. The latter may end with /v1.
 
     Raises ConfigError if `url` is none.
     """
@@ -29,7 +32,7 @@ def server_at(url: str) -> str:
 
 
 def connect(url: str, silence: float) -> httpx.AsyncClient:
-    """Return a client of the server at `url`, with a connection for every request that is under way.
+    """Return a client of the server at `url`. It has a connection for every request that is under way.
 
     A server that says nothing for `silence` seconds has failed. Raises ConfigError if `url` is none.
     """

@@ -1,4 +1,4 @@
-"""A conversation: its turns one after another, each with all that was said before."""
+"""Hold a conversation: its turns one after another, each with all that was said before."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ Judge = Callable[[Record, Answer, Expected], bool | None]
 
 
 class Speaker:
-    """Holds conversations. Each record goes to `sent` before it is sent, and to `ended` when its answer has ended."""
+    """Hold conversations. Each record goes to `sent` before it is sent, and to `ended` when its answer has ended."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Speaker:
         self._ended = ended
 
     async def hold(self, request: Request, due: float) -> None:
-        """Send a request's turns, the first at `due`, until the last one is answered or one has failed."""
+        """Send a request's turns, the first at `due`, until one fails or all are answered."""
         answers: list[str] = []
         for number in range(len(request.turns)):
             if number == 0:

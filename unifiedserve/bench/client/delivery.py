@@ -1,4 +1,4 @@
-"""How media get to the server: uploaded before, in the request, by the path of a file, or over HTTP from here."""
+"""Deliver media to the server: uploaded before, in the request, by the path of a file, or over HTTP from here."""
 
 import base64
 import functools
@@ -21,7 +21,7 @@ _ROOM = 0.5  # share of the free memory that encoded media may take
 
 
 class Media(Protocol):
-    """The media of a run, each found by the path of its file."""
+    """Hold the media of a run, each found by the path of its file."""
 
     def url(self, path: str) -> msgspec.Raw:
         """Return the URL of a medium as a JSON string."""
@@ -47,7 +47,7 @@ def describe(delivery: str, paths: Collection[str], large: Collection[str]) -> s
 
 @contextmanager
 def delivered(delivery: str, paths: list[str], uploaded: Mapping[str, str]) -> Iterator[Media]:
-    """Make the files at `paths` ready to be sent, so that nothing is left to be done when a request is due.
+    """Make the files at `paths` ready to be sent. Nothing is left to be done when a request is due.
 
     `uploaded` has the ids of those that the server has already. Raises ConfigError if a file is not there, there is no
     such delivery, or the media do not fit into the memory.
@@ -68,7 +68,7 @@ def delivered(delivery: str, paths: list[str], uploaded: Mapping[str, str]) -> I
 
 
 class _Urls:
-    """URLs of media, some of them as JSON already."""
+    """Hold URLs of media, some of them as JSON already."""
 
     def __init__(self, urls: Mapping[str, str], encoded: Mapping[str, msgspec.Raw] | None = None) -> None:
         self._urls = {path: msgspec.Raw(msgspec.json.encode(url)) for path, url in urls.items()} | dict(encoded or {})
@@ -95,7 +95,7 @@ def _check_memory(size: int) -> None:
 
 
 def _free_memory() -> int:
-    """Bytes that programs can still have."""
+    """Return bytes that programs can still have."""
     lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
     return int(lines["MemAvailable"].split()[0]) * 1024
 
@@ -126,7 +126,7 @@ def _served(paths: list[str]) -> Iterator[dict[str, str]]:
 
 
 class _Files(BaseHTTPRequestHandler):
-    """Answers GET with one of some files."""
+    """Answer GET with one of some files."""
 
     def __init__(self, names: dict[str, str], *connection: object) -> None:
         self._names = names

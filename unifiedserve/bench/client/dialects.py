@@ -1,4 +1,4 @@
-"""What servers understand beyond OpenAI's API, as data."""
+"""Describe what servers understand beyond OpenAI's API, as data."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from unifiedserve.errors import ConfigError
 
 
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
-    """A server's extensions.
+    """Describe a server's extensions.
 
     `exact` are the fields that make an answer as long as `max_tokens`, `token_ids` those that put ids into every chunk.
     `options` has the paths in the body at which an option of media stands, `salt` that of the salt of caches. Metrics

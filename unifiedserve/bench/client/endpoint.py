@@ -1,4 +1,4 @@
-"""One request to a chat endpoint, and what becomes of it."""
+"""Send one request to a chat endpoint, and record its fate."""
 
 import asyncio
 import re
@@ -18,7 +18,7 @@ _SHOWN = 300  # characters of a message
 
 
 class Endpoint:
-    """A server's chat endpoint. A server that is silent for as long as the client's read timeout has failed."""
+    """Reach a server's chat endpoint. A server that is silent for as long as the client's read timeout has failed."""
 
     def __init__(self, http: httpx.AsyncClient, clock: Clock) -> None:
         self._http = http
@@ -26,7 +26,7 @@ class Endpoint:
         self._name = secrets.token_hex(4)  # of the run, so that requests of another are not taken for its own
 
     async def ask(self, body: bytes, record: Record) -> Answer:
-        """Send `body` now and fill `record`, with the time, the answer or why there is none."""
+        """Send `body` now and fill `record`. It gets the time, the answer or why there is none."""
         answer = Answer(record)
         headers = {"Content-Type": "application/json", "X-Request-Id": self._id(record)}
         record.sent = self._clock.now()
@@ -57,7 +57,7 @@ class Endpoint:
             answer.take(now, chunk)
 
     def _id(self, record: Record) -> str:
-        """Return the name by which the server's trace knows the request, where it takes one from a client."""
+        """Return the request's name in the server's trace, where the client can choose it."""
         request = re.sub(r"[^A-Za-z0-9._:-]", "-", record.request)[-_LONGEST_ID:]
         return f"{self._name}-{request}.{record.turn}"
 

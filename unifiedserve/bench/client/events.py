@@ -1,4 +1,4 @@
-"""The events of a streamed answer, with the times of the reads that brought them."""
+"""Read the events of a streamed answer, with the times of their reads."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -12,7 +12,7 @@ _LONGEST = 1 << 22  # bytes of a line; more is no event
 
 
 class TopToken(msgspec.Struct):
-    """A token's text and its log probability."""
+    """Hold a token's text and its log probability."""
 
     token: str
     logprob: float
@@ -23,13 +23,13 @@ class _Entry(msgspec.Struct):
 
 
 class Logprobs(msgspec.Struct):
-    """Of each token in a chunk the likeliest ones in its place."""
+    """Hold of each token in a chunk the likeliest ones in its place."""
 
     content: list[_Entry] | None = None
 
 
 class Delta(msgspec.Struct):
-    """What a chunk adds to the answer; the first one has the role alone, or with no text."""
+    """Hold what a chunk adds to the answer. The first one has the role alone, or with no text."""
 
     role: str | None = None
     content: str | None = None
@@ -42,7 +42,7 @@ class Delta(msgspec.Struct):
 
 
 class Choice(msgspec.Struct):
-    """One answer's part of a chunk."""
+    """Hold one answer's part of a chunk."""
 
     delta: Delta = msgspec.field(default_factory=Delta)
     token_ids: list[int] | None = None
@@ -54,7 +54,7 @@ class _Details(msgspec.Struct):
 
 
 class Usage(msgspec.Struct):
-    """Counts of tokens."""
+    """Count tokens."""
 
     prompt_tokens: int = 0
     completion_tokens: int | None = 0
@@ -62,7 +62,7 @@ class Usage(msgspec.Struct):
 
 
 class Chunk(msgspec.Struct):
-    """A streamed chat completion's chunk, or an error in its place."""
+    """Hold a streamed chat completion's chunk, or an error in its place."""
 
     id: str = ""
     choices: list[Choice] = []
@@ -71,7 +71,7 @@ class Chunk(msgspec.Struct):
 
 
 class BrokenStreamError(Exception):
-    """A stream that ended too early or holds what is no event."""
+    """Signal a stream that ended too early or holds what is no event."""
 
 
 _decode = msgspec.json.Decoder(Chunk).decode

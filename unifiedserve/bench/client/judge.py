@@ -1,4 +1,4 @@
-"""Whether an answer is right."""
+"""Judge whether an answer is right."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ def by_text(score: Score) -> Callable[[Record, Answer, Expected], bool | None]:
 
 
 def by_logprob(labels: Labels) -> Callable[[Record, Answer, Expected], bool | None]:
-    """Return a judge of which choice the model holds for the likeliest, by its first token.
+    """Return a judge of the model's likeliest choice, by its first token.
 
     None if the right one is not public, or no choice is among the likeliest tokens.
     """

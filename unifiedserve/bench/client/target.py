@@ -1,4 +1,4 @@
-"""The server that is measured: which one it is, and what it serves."""
+"""Identify the server that is measured, and what it serves."""
 
 import httpx
 import msgspec
@@ -21,7 +21,7 @@ class _Version(msgspec.Struct):
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """A server's model, by its name in requests; what the server understands; and its version, if it tells."""
+    """Describe a server's model, by its name in requests; what the server understands; and its version, if it tells."""
 
     model: str
     dialect: Dialect

@@ -1,4 +1,4 @@
-"""Files that the server gets before a run, and forgets after it."""
+"""Upload files that the server gets before a run, and forgets after it."""
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress

@@ -1,1 +1,1 @@
-"""Data sets of questions about videos and images, read from where their authors' archives unpack to."""
+"""Read data sets of questions about videos and images from their authors' unpacked archives."""

@@ -1,4 +1,4 @@
-"""The answers to choose from: how each is labelled, and which is the right one."""
+"""Label the answers to choose from, and tell the right one."""
 
 import string
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ LETTERS = string.ascii_uppercase
 
 
 def labels(choices: Sequence[str]) -> tuple[str, ...]:
-    """Return what an answer names each choice by, and whose log probabilities tell how likely it is: a letter.
+    """Return each choice's label in an answer, a letter. Its log probability tells how likely the choice is.
 
     Yes and no are their own labels.
     """

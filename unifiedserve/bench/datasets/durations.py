@@ -1,4 +1,4 @@
-"""The lengths of videos whose annotations do not tell them."""
+"""Measure videos whose annotations do not tell their lengths."""
 
 from collections.abc import Callable, Iterable
 from functools import cache

@@ -1,4 +1,4 @@
-"""A data set from a folder: its samples, and what of it cannot be used."""
+"""Load a data set from a folder: its samples, and its unusable parts."""
 
 import os
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""What is known of a data set: where its annotations lie and how they are read."""
+"""Describe a data set: where its annotations lie and how they are read."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ Read = Callable[[Path, Sequence[Path]], Iterator[Sample | Unusable]]
 
 
 class Loader(msgspec.Struct, frozen=True, kw_only=True):
-    """A data set's layout on disk.
+    """Describe a data set's layout on disk.
 
     `annotations` are glob patterns below one of `roots`, which are folders below the user's; `read` gets the first root
     with any, and all of them. `layout` says in words what is expected.

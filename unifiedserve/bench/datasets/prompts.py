@@ -1,4 +1,4 @@
-"""Samples as requests."""
+"""Turn samples into requests."""
 
 from collections.abc import Iterable
 
@@ -10,7 +10,7 @@ from unifiedserve.bench.requests import Expected, Medium, Request, Text, Turn
 def to_requests(
     samples: Iterable[Sample], *, max_tokens: int, exact: bool = False, pause: float = 0.0
 ) -> list[Request]:
-    """Return a request for each sample, of the kind of its task, or of its medium if it has none.
+    """Return a request for each sample, of the kind of its task. Without a task its medium gives the kind.
 
     The media come first, then the question with its choices. Answers have `max_tokens` tokens at most, or exactly; a
     follow-up comes `pause` seconds after the answer before.

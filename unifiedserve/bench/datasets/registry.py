@@ -1,4 +1,4 @@
-"""All data sets by their names on the command line."""
+"""List all data sets by their names on the command line."""
 
 from unifiedserve.bench.datasets.images import mme, pope, sharegpt4o, textvqa, vision_arena, vizwiz
 from unifiedserve.bench.datasets.loader import Loader

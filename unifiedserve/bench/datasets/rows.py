@@ -1,4 +1,4 @@
-"""Annotation files, row by row, checked against the type of a row.
+"""Read annotation files, row by row, checked against the type of a row.
 
 All functions raise ConfigError, in one line with the file, the row and the reason.
 """
@@ -19,7 +19,7 @@ Seconds = Annotated[float, msgspec.Meta(ge=0)]
 
 
 def json_rows(path: Path, row: type[Row], key: str | None = None) -> Iterator[tuple[str, Row]]:
-    """Yield where each row is and the row, of a JSON list, which lies under `key` if given."""
+    """Yield where each row is and the row, of a JSON list. It lies under `key` if given."""
     rows = read_json(path, dict[str, Any]).get(key) if key else read_json(path, list[Any])
     if not isinstance(rows, list):
         raise ConfigError(f"{path}: has no list of rows under {key!r}")
@@ -27,7 +27,7 @@ def json_rows(path: Path, row: type[Row], key: str | None = None) -> Iterator[tu
 
 
 def line_rows(path: Path, row: type[Row]) -> Iterator[tuple[str, Row]]:
-    """Yield where each row is and the row, of a file with a JSON object a line."""
+    """Yield where each row is and the row, of a file of JSON lines."""
     return _typed(path, _lines(path), row)
 
 
@@ -37,7 +37,7 @@ def comma_rows(path: Path, row: type[Row]) -> Iterator[tuple[str, Row]]:
 
 
 def parquet_rows(path: Path, row: type[Row]) -> Iterator[tuple[str, Row]]:
-    """Yield where each row is and the row, of a Parquet file, some rows in memory at a time."""
+    """Yield where each row is and the row, of a Parquet file. Some rows are in memory at a time."""
     return _typed(path, enumerate(_parquet(path), 1), row)
 
 

@@ -1,4 +1,4 @@
-"""What a data set consists of: samples, rows that are none, and files that are not there."""
+"""Define the parts of a data set: samples, rows that are none, and files that are not there."""
 
 import msgspec
 
@@ -8,7 +8,7 @@ _NAMED = 3  # files and rows that a note names
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
-    """A question about media, whose paths are absolute.
+    """Hold a question about media, whose paths are absolute.
 
     `choices` are empty if the answer is free; `right` is the index of the right one (None: it is not public); `answers`
     are free answers of people. `follow_ups` are the user's next turns, after an answer each. `where` names the row.
@@ -26,14 +26,14 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Unusable(msgspec.Struct, frozen=True):
-    """A row of annotations that makes no sample, and why."""
+    """Name a row of annotations that makes no sample, and why."""
 
     where: str
     reason: str
 
 
 class DataSet(msgspec.Struct, frozen=True, kw_only=True):
-    """The samples of a data set that can be asked; the media files of others that are not there; rows that are none."""
+    """Hold a data set's usable samples, missing media files, and bad rows."""
 
     name: str
     samples: tuple[Sample, ...]
@@ -41,7 +41,7 @@ class DataSet(msgspec.Struct, frozen=True, kw_only=True):
     unusable: tuple[Unusable, ...] = ()
 
     def notes(self) -> list[str]:
-        """Return a line on the files that are missing and one on the rows that cannot be used, where there are any."""
+        """Return a line on missing files and one on unusable rows, if any."""
         notes = []
         if self.missing:
             notes.append(f"{self.name}: {count(self.missing, 'media file')} missing: {first_few(self.missing)}")

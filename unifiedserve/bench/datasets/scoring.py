@@ -1,4 +1,4 @@
-"""Which choice a model's answer names, and whether that is right."""
+"""Find the choice that a model's answer names, and whether that is right."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,10 +23,11 @@ def is_right(answer: str, expected: Expected) -> bool | None:
 
 
 def chosen(answer: str, choices: Sequence[str]) -> int | None:
-    """Return the index of the choice that an answer names, by its letter or else by its text; None if none or several.
+    """Return the index of the choice that an answer names, by letter or text.
 
-    What a model thinks, `<think>…</think>`, does not count. A letter that the answer begins with outweighs a conclusion
-    ("the answer is B"), that outweighs other letters, and these outweigh texts.
+    None if it names none or several. The letter goes first. A model's thoughts, `<think>…</think>`, do not count. A
+    letter that the answer begins with outweighs a conclusion ("the answer is B"), that outweighs other letters, and
+    these outweigh texts.
     """
     answer = answer.rpartition("</think>")[2].partition("<think>")[0].strip()
     if tuple(choices) == YES_NO:
@@ -53,7 +54,7 @@ def accuracy_plus(right: Mapping[str, bool]) -> float:
 
 
 def _yes_or_no(answer: str) -> int | None:
-    """Return the first word counts if it is one of the two, else the only one in the text."""
+    """Return the first word if it is one of the two. Else it is the only one in the text."""
     known = [label.casefold() for label in YES_NO]
     words = re.findall(r"\w+", answer.casefold())
     told = [word for word in words if word in known]
@@ -66,7 +67,10 @@ def _reading(text: str, choices: Sequence[str]) -> set[int]:
 
 
 def _contradicting(rest: str, choices: Sequence[str]) -> set[int]:
-    """The choices that the line after its first letter names as well: another's text and nothing else, or letters."""
+    """Return the choices that the line after its first letter names as well.
+
+    It names another's text and nothing else, or letters.
+    """
     line = rest.partition("\n")[0]
     return _reading(line, choices) or _letters(_without_texts(line, choices)[0], choices)
 

@@ -1,1 +1,1 @@
-"""The highest rate at which a server still keeps its targets, found by search."""
+"""Search the highest rate at which a server still keeps its targets."""

@@ -1,4 +1,4 @@
-"""Which rate to try next: between one that is served well and one that is not."""
+"""Choose the rate to try next: between one that is served well and one that is not."""
 
 from math import sqrt
 
@@ -7,9 +7,10 @@ _DIGITS = 4  # of rates that are tried
 
 
 class Bracket:
-    """Doubles or halves the rate until one attains the goal and another does not, then bisects geometrically.
+    """Double or halve the rate until the goal lies between, then bisect geometrically.
 
-    Which rates are tried depends on nothing but the first one and the outcomes, so servers are tried at the same ones.
+    One rate then attains the goal and another does not. Which rates are tried depends on nothing but the first one and
+    the outcomes, so servers are tried at the same ones.
     """
 
     def __init__(self, first: float, precision: float) -> None:

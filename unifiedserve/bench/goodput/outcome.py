@@ -1,4 +1,4 @@
-"""The outcome of a search in words."""
+"""Tell the outcome of a search in words."""
 
 import math
 from collections.abc import Sequence

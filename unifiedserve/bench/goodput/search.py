@@ -1,4 +1,4 @@
-"""Goodput by search: runs at rate after rate."""
+"""Find goodput by search: runs at rate after rate."""
 
 import zlib
 from collections.abc import Awaitable, Callable
@@ -12,7 +12,7 @@ Run = Callable[[float, int], Awaitable[float | None]]
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
-    """A run at a rate (requests a second): its seed, and the share of its requests that held their targets."""
+    """Record a run at a rate (requests a second): its seed, and the share of its requests that held their targets."""
 
     rate: float
     seed: int
@@ -20,7 +20,10 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Goal(msgspec.Struct, frozen=True, kw_only=True):
-    """What is searched for: the highest rate with at least `attainment`, known to `precision` (a share of the rate)."""
+    """State what is searched for.
+
+    It is the highest rate with at least `attainment`, known to `precision` (a share of the rate).
+    """
 
     attainment: float = 0.9
     precision: float = 0.05
@@ -29,9 +32,10 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """The goodput in requests a second, the lowest rate known to be too high, and all that was tried.
+    """Report the goodput in requests a second, the next failing rate, and all tries.
 
-    `rate` is None if no rate attained the goal, `too_high` if all did; `interrupted` if it is not complete.
+    That rate is the lowest known to be too high. `rate` is None if no rate attained the goal, `too_high` if all did;
+    `interrupted` if it is not complete.
     """
 
     goal: Goal

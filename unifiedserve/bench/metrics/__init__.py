@@ -1,1 +1,4 @@
-"""What a run's records tell, each figure one pure function; symbols, units and sources are in docs/metrics.md."""
+"""Compute what a run's records tell, each figure by one pure function.
+
+Symbols, units and sources are in docs/metrics.md.
+"""

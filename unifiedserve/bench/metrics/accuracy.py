@@ -1,4 +1,4 @@
-"""Whether answers are right, where that is known."""
+"""Measure whether answers are right, where that is known."""
 
 from collections.abc import Iterable
 

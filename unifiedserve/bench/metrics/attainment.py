@@ -1,4 +1,4 @@
-"""Whether requests got what they are owed, and how many of them."""
+"""Count the requests that got what they are owed."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ SHARE = 0.9  # of a request's TBTs that have to hold, and of the requests at a r
 
 
 class Goodput(NamedTuple):
-    """The highest rate that is served well, in requests a second; `beyond` if no higher one was tried."""
+    """Hold the highest rate that is served well, in requests a second. `beyond` if no higher one was tried."""
 
     rate: float
     beyond: bool
@@ -54,7 +54,7 @@ def attainment_over_scale(records: Iterable[Record], slo: Slo, scales: Sequence[
 
 
 def ttft_held(records: Iterable[Record], slo: Slo) -> float | None:
-    """Return the share of complete answers whose TTFT holds, of those that have a target for it."""
+    """Return the share of complete answers whose TTFT holds. Only those with a target count."""
     due = [record for record in records if answered(record) and slo.ttft_of(record) < math.inf]
     return _share([record.token_times[0] - record.due <= slo.ttft_of(record) for record in due])
 

@@ -1,4 +1,4 @@
-"""Many values in a few numbers."""
+"""Summarise many values in a few numbers."""
 
 import math
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ _NORMAL = 1.960
 
 
 class Distribution(msgspec.Struct, frozen=True):
-    """`n` values: their mean, percentiles (interpolated linearly, as numpy does) and the largest."""
+    """Summarise `n` values: their mean, percentiles (interpolated linearly, as numpy does) and the largest."""
 
     n: int
     mean: float

@@ -1,4 +1,4 @@
-"""Latencies of one turn, in seconds from when it was due. None where there is nothing to measure."""
+"""Measure latencies of one turn, in seconds from when it was due. None where there is nothing to measure."""
 
 import numpy as np
 import numpy.typing as npt

@@ -1,4 +1,4 @@
-"""Where the time of requests went, by the server's own trace."""
+"""Split the time of requests into phases, by the server's own trace."""
 
 from collections.abc import Sequence
 from statistics import mean, median
@@ -12,7 +12,7 @@ PHASES: tuple[Phase, ...] = get_args(Phase)
 
 
 class PhaseTime(msgspec.Struct, frozen=True):
-    """Seconds of a phase a request, over all requests that have a trace; those without the phase count as 0."""
+    """Hold seconds of a phase a request, over all requests that have a trace. Those without the phase count as 0."""
 
     mean: float
     median: float
@@ -20,7 +20,7 @@ class PhaseTime(msgspec.Struct, frozen=True):
 
 
 def breakdown(records: Sequence[Record]) -> dict[Phase, PhaseTime]:
-    """Return the time of each phase that there was, in the order of a request's way; empty if nothing was traced."""
+    """Return the time of each phase, in the order of a request's way. It is empty if nothing was traced."""
     traced = [record.phases for record in records if record.phases]
     return {
         phase: _time([phases.get(phase, 0.0) for phases in traced])

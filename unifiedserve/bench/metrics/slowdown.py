@@ -1,4 +1,4 @@
-"""How much longer requests take among others than alone."""
+"""Compare requests among others with requests alone."""
 
 from collections.abc import Callable, Iterable, Mapping
 from statistics import median

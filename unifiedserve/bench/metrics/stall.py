@@ -30,7 +30,7 @@ def stall_time(record: Record, limit: float) -> float:
 
 
 def stall_share(records: Iterable[Record], limit: float) -> float | None:
-    """Return the share of the time from first to last tokens, of all streams together, that lies in stalls."""
+    """Return the share of the time from first to last tokens that lies in stalls. All streams count together."""
     streams = [record for record in records if len(record.token_times) > 1]
     whole = sum(record.token_times[-1] - record.token_times[0] for record in streams)
     return sum(stall_time(record, limit) for record in streams) / whole if whole > 0 else None

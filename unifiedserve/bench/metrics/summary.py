@@ -1,4 +1,4 @@
-"""All figures of a run, overall and by kind of request."""
+"""Compute all figures of a run, overall and by kind of request."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -24,9 +24,10 @@ from unifiedserve.bench.slo import Slo
 
 
 class Yardstick(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run is measured against: targets, and records of requests that were alone, if there are some.
+    """Hold what a run is measured against: targets, and records of requests alone.
 
-    What was due in the first `ramp_up` and in the last `ramp_down` seconds of arrivals is left out.
+    The records may be missing. Requests due in the first `ramp_up` and in the last `ramp_down` seconds of arrivals are
+    left out.
     """
 
     slo: Slo = Slo()
@@ -47,7 +48,7 @@ class Yardstick(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """The figures of some requests, in seconds, shares and per second; None where there is nothing to measure.
+    """Hold the figures of some requests, in seconds, shares and per second. None where there is nothing to measure.
 
     Latencies are those of complete answers; who failed counts in `failed` and against `attainment`.
     """

@@ -1,4 +1,4 @@
-"""What was done and what was asked for, a second."""
+"""Measure what was done and what was asked for, a second."""
 
 from collections.abc import Iterable
 
@@ -20,7 +20,7 @@ def token_throughput(records: Iterable[Record], window: Window) -> float | None:
 
 
 def video_throughput(records: Iterable[Record], window: Window) -> float | None:
-    """Return the seconds of video that were asked about in answers that ended in the window, a second."""
+    """Return the seconds of video a second in answers that ended in the window."""
     return _rate(sum(record.video_seconds for record in _ended_in(records, window)), window)
 
 
@@ -32,7 +32,10 @@ def offered_rate(records: Iterable[Record]) -> float | None:
 
 
 def token_progress(records: Iterable[Record]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the times of all tokens in order, float64 [tokens], and how many there were by then, int64 [tokens]."""
+    """Return the times of all tokens in order, float64 [tokens].
+
+    With them comes how many there were by then, int64 [tokens].
+    """
     times = np.sort([time for record in records for time in record.token_times])
     return times, np.arange(1, times.size + 1)
 

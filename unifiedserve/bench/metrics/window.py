@@ -1,4 +1,4 @@
-"""Which part of a run is looked at."""
+"""Choose which part of a run is looked at."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from unifiedserve.errors import ConfigError
 
 
 class Window(NamedTuple):
-    """Seconds of a run, [start, stop]."""
+    """Select seconds of a run, [start, stop]."""
 
     start: float
     stop: float
@@ -19,7 +19,7 @@ class Window(NamedTuple):
 
 
 def whole(records: Sequence[Record]) -> Window | None:
-    """Return the time from when the first request was due to when the last answer ended; None without records."""
+    """Return the time from the first request's due time to the last answer's end. None without records."""
     if not records:
         return None
     stop = max(max(record.ended, record.due, *record.token_times[-1:]) for record in records)

@@ -1,1 +1,1 @@
-"""What is shown of runs: in the terminal, as files, and side by side."""
+"""Show runs: in the terminal, as files, and side by side."""

@@ -1,4 +1,4 @@
-"""Runs side by side: rounds of the same are put together, and compared with the first."""
+"""Compare runs side by side: rounds of the same are put together, and compared with the first."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from unifiedserve.bench.report.rows import Row, spread
 
 @dataclass(frozen=True)
 class Group:
-    """The rounds of one thing: runs of one name with the same arrivals, each with its summary."""
+    """Gather the rounds of one thing: runs of one name with the same arrivals, each with its summary."""
 
     label: str
     name: str

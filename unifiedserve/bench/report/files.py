@@ -1,4 +1,4 @@
-"""Runs as files: JSON that holds all that a run has found, and says what it is."""
+"""Keep runs as files: JSON that holds all that a run has found, and says what it is."""
 
 from pathlib import Path
 from typing import Literal

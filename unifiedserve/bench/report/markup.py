@@ -1,4 +1,4 @@
-"""Pieces of a page: every text is escaped here and nowhere else."""
+"""Write pieces of a page: every text is escaped here and nowhere else."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Cell(NamedTuple):
-    """A cell of a table; `missed` marks what misses its target."""
+    """Hold a cell of a table. `missed` marks what misses its target."""
 
     text: str
     missed: bool = False

@@ -1,4 +1,4 @@
-"""The report as one page: tables, pictures and where it all comes from."""
+"""Write the report as one page: tables, pictures and where it all comes from."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -71,7 +71,7 @@ def _timing(timing: Timing) -> str:
 
 
 def _told(yardstick: Yardstick) -> str:
-    """Return the targets and the part of the runs that counts, in a sentence or two."""
+    """Return the targets and the counted part of the runs, in a sentence or two."""
     slo = yardstick.slo
     told = [*_ttft(slo), *([f"TBT {digits(slo.tbt * MS)} ms"] if slo.tbt is not None else [])]
     text = f"{'; '.join(told) or 'None'}."

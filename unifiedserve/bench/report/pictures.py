@@ -1,4 +1,4 @@
-"""The pictures of a page, each with what is to be seen. Imports matplotlib."""
+"""Draw the pictures of a page, each with what is to be seen. Imports matplotlib."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""Under which circumstances a run was made: the machine and the versions."""
+"""Describe the circumstances of a run: the machine and the versions."""
 
 import platform
 import subprocess
@@ -13,7 +13,7 @@ SECONDS = 10  # for a program that tells something
 
 
 def describe_machine() -> dict[str, str]:
-    """Return the processor, cores and memory that may be used, the operating system, and GPUs where there are some."""
+    """Return the usable processor, cores and memory, the operating system, and any GPUs."""
     found = {
         "cpu": system.cpu().value,
         "cores": system.cores().value,
@@ -25,7 +25,7 @@ def describe_machine() -> dict[str, str]:
 
 
 def describe_versions() -> dict[str, str]:
-    """Return the versions of Python and of what is installed of `PACKAGES`, and the commit if this is a checkout."""
+    """Return the versions of Python and of the installed `PACKAGES`. A checkout also has its commit."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:

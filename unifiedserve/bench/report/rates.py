@@ -1,4 +1,4 @@
-"""What runs at several rates tell together: attainment over rate, and goodput."""
+"""Summarise runs at several rates: attainment over rate, and goodput."""
 
 from collections.abc import Sequence
 from statistics import mean

@@ -1,4 +1,4 @@
-"""The rows of all tables: what is picked from a summary, its unit, and when it misses what was promised."""
+"""Define the rows of all tables: what is picked from a summary, its unit, and when it misses what was promised."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ NOTHING = "–"
 
 @dataclass(frozen=True)
 class Row:
-    """A figure; `scale` turns it into the unit of the label, `held` is the share that it promises has to reach.
+    """Define a figure. `scale` turns it into the unit of the label, `held` is the share that it promises has to reach.
 
     `brief` rows are shown in the terminal.
     """

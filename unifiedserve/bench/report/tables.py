@@ -1,4 +1,4 @@
-"""The tables of a page."""
+"""Make the tables of a page."""
 
 from collections.abc import Iterator, Sequence
 

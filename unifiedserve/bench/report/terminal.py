@@ -1,4 +1,4 @@
-"""Tables in the terminal: one run by kind of request, or runs side by side."""
+"""Print tables in the terminal: one run by kind of request, or runs side by side."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The files of a report."""
+"""Write the files of a report."""
 
 from collections.abc import Sequence
 from pathlib import Path

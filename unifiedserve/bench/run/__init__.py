@@ -1,1 +1,1 @@
-"""Runs: requests sent by a schedule or by users, watched, timed and put on record."""
+"""Run requests: sent by a schedule or by users, watched, timed and put on record."""

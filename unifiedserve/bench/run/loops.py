@@ -1,4 +1,7 @@
-"""Who sends when: by a schedule whatever becomes of the others, or so many users who wait for their answers."""
+"""Send by a schedule, or as so many users who wait for their answers.
+
+A schedule holds whatever becomes of the others.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -17,7 +20,7 @@ async def open_loop(arrivals: Iterable[Arrival], hold: Hold) -> None:
 
 
 async def closed_loop(requests: Iterable[Request], users: int, hold: Hold, clock: Clock, until: float) -> None:
-    """Hold the conversations in their order, each as soon as one of the users is free: it is due then.
+    """Hold the conversations in their order, each when one of the users is free. It is due then.
 
     None begins later than `until`.
     """

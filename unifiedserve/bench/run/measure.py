@@ -1,4 +1,4 @@
-"""A run from its warm-up to its record."""
+"""Measure a run from its warm-up to its record."""
 
 import asyncio
 import sys
@@ -32,7 +32,7 @@ _STOPPED = "stopped by Ctrl-C"
 async def measure(
     http: httpx.AsyncClient, plan: Plan, manner: Manner, *, judge: Judge | None = None, bar: Bar | None = None
 ) -> Run:
-    """Send what is planned and return all that came back, also if the run had to end early: it says why.
+    """Send what is planned and return all that came back. A run that had to end early says why.
 
     Cancelling ends it early, too. Raises ConfigError if media are missing, or no warm-up request is answered.
     """

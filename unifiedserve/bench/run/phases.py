@@ -1,4 +1,4 @@
-"""Where a request's time went and when its first token was there, from the server's own trace (Trace Event Format)."""
+"""Read requests' phases and first tokens from the server's own trace (Trace Event Format)."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ class _Requests(msgspec.Struct):
 
 
 class Event(msgspec.Struct):
-    """A piece of a stage's work (`cat`), or time in its queue (`tid` 0), in microseconds."""
+    """Hold a piece of a stage's work (`cat`) or queueing (`tid` 0), in microseconds."""
 
     ph: str
     name: str = ""
@@ -49,14 +49,17 @@ class _Trace(msgspec.Struct):
 
 
 class Traced(NamedTuple):
-    """Seconds of a request's phases, and from its arrival to its first token if the trace goes back to that."""
+    """Hold seconds of a request's phases, and of its first token after arrival.
+
+    The latter needs a trace that goes back to that.
+    """
 
     phases: dict[Phase, float]
     ttft: float | None
 
 
 async def add_trace(http: httpx.AsyncClient, dialect: Dialect, records: Iterable[Record]) -> None:
-    """Give the records what the server's trace tells, as far as it has one that goes back to them."""
+    """Give the records what the server's trace tells. Some may be older than the trace."""
     if not dialect.trace:
         return
     try:

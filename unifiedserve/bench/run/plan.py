@@ -1,4 +1,4 @@
-"""What a run is to send."""
+"""Plan what a run is to send."""
 
 from collections.abc import Sequence
 from math import inf
@@ -11,7 +11,7 @@ from unifiedserve.bench.requests import Arrival, Request
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """Requests with the times at which they are due, or for so many `users` one after another (0: by the times).
+    """Hold requests with their due times, or for so many `users` in turn. 0: by the times.
 
     `warmup` goes before, one request at a time, and is not counted. Nothing begins after `seconds`. The texts say for
     the record what was asked for.
@@ -43,7 +43,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manner(msgspec.Struct, frozen=True, kw_only=True):
-    """How requests are sent: to whom, with which options, with their media delivered how."""
+    """Say how requests are sent: to whom, with which options, with their media delivered how."""
 
     url: str
     target: Target

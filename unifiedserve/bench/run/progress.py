@@ -1,4 +1,4 @@
-"""How a run goes on, in the terminal."""
+"""Show how a run goes on, in the terminal."""
 
 import asyncio
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _REFRESH = 0.25  # seconds
 
 
 class Bar:
-    """A bar of the turns that have ended, with the rate, the TTFT of the latest and the failures beside it."""
+    """Show a bar of the turns that have ended. The rate, the TTFT of the latest and the failures stand beside it."""
 
     def __init__(self, progress: Progress, title: str, turns: int) -> None:
         self._progress = progress

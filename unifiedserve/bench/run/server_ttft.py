@@ -1,4 +1,4 @@
-"""The server's own mean TTFT, from its trace or its metrics."""
+"""Read the server's own mean TTFT, from its trace or its metrics."""
 
 import re
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ _SAMPLE = re.compile(r"^(\S+?)_(sum|count)(?:\{.*\})? (\S+)$")
 
 
 class Observed(NamedTuple):
-    """First tokens that a server has seen since its start, and the seconds that they took together."""
+    """Count the first tokens of a server since its start, and their seconds."""
 
     seconds: float = 0.0
     tokens: float = 0.0
@@ -31,7 +31,7 @@ async def observe(http: httpx.AsyncClient, dialect: Dialect) -> Observed | None:
 
 
 def mean_ttft(before: Observed | None, after: Observed | None, records: Sequence[Record]) -> tuple[float, float] | None:
-    """Return the mean TTFT of the same requests here, from when they were sent, and by the server.
+    """Return the mean TTFT of the same requests here and at the server. Here it counts from when they were sent.
 
     That is by its trace if this knows all of them, else by its metrics. None if they cannot be compared: without
     metrics, or if the server has answered others as well.

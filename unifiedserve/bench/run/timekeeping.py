@@ -1,4 +1,4 @@
-"""How well the client itself keeps time: what it cannot send on time, it must not report as the server's."""
+"""Measure how well the client keeps time. It must not report its own lateness as the server's."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ _APART, _APART_SHARE = 0.02, 0.02  # seconds and share by which the client's TTF
 
 
 class Timekeeper:
-    """Measures how late the event loop wakes up, and how much of a core this process takes, while it runs."""
+    """Measure the event loop's lateness and this process's part of a core, while it runs."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -31,7 +31,7 @@ class Timekeeper:
             self._late.append(self._clock.now() - at)
 
     def timing(self, records: Iterable[Record], ttft: tuple[float, float] | None) -> Timing:
-        """Return what was measured, how late requests were sent, and the mean TTFT here and at the server."""
+        """Return what was measured and the requests' lateness. The mean TTFT here and at the server comes along."""
         began, used = self._began
         late = [record.sent - record.due for record in records] or [0.0]
         p50, p99, largest = np.percentile(late, [50, 99, 100]).tolist()

@@ -1,4 +1,4 @@
-"""What is seen of a run while it goes on, and when there is no point in going on."""
+"""Watch a run while it goes on, and stop it when it is pointless."""
 
 import asyncio
 from collections import deque
@@ -12,7 +12,7 @@ _RECENT = 32
 
 
 class Watch:
-    """All records of a run in the order in which they were sent, and figures of the latest."""
+    """Hold all records of a run in the order of sending, and the latest figures."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []

@@ -1,1 +1,4 @@
-"""Synthetic requests by distributions: texts of a given length, images and videos rendered here, sessions, mixtures."""
+"""Synthesise requests by distributions.
+
+Texts have a given length, images and videos are rendered here; sessions and mixtures are made.
+"""

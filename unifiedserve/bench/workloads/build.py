@@ -1,4 +1,4 @@
-"""Requests drawn from a mixture, and the media to render for them."""
+"""Draw requests from a mixture, and the media to render for them."""
 
 import itertools
 import math
@@ -21,7 +21,7 @@ _SHORTEST = 1.0  # seconds of a video
 
 @dataclass(frozen=True)
 class Workload:
-    """Requests, and the recipes of the files that they name, to be made before they are sent."""
+    """Hold requests, and the recipes of the files that they name. Files are made before requests are sent."""
 
     requests: list[Request]
     media: list[Recipe]
@@ -54,7 +54,7 @@ def _videos(kind: Kind, numbers: Iterator[int], seed: int, rng: np.random.Genera
 
 
 def image(pixels: float, number: int, seed: int, rng: np.random.Generator) -> Image:
-    """Return an image of about so many pixels, with one of the aspects that cameras and screens have."""
+    """Return an image of about so many pixels. It has one of the aspects that cameras and screens have."""
     aspect = _ASPECTS[int(rng.integers(len(_ASPECTS)))]
     height = max(16, round(math.sqrt(pixels / aspect)))
     return Image(max(16, round(height * aspect)), height, number, seed)

@@ -1,4 +1,4 @@
-"""Distributions of lengths, sizes and times, written as short texts: lognormal:median=300,p95=1200,max=4000."""
+"""Parse distributions of lengths, sizes and times, as lognormal:median=300,p95=1200,max=4000."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ Quantile = Callable[[Values], Values]  # of shares in [0, 1)
 
 
 class Distribution:
-    """A distribution by its quantile function, cut off at `low` and `high`; `text` is how it was written."""
+    """Hold a distribution by its quantile function, cut off at `low` and `high`. `text` is how it was written."""
 
     def __init__(self, text: str, quantile: Quantile, low: float = 0.0, high: float = math.inf) -> None:
         self.text = text
@@ -102,9 +102,10 @@ def _geometric(spec: Spec) -> Quantile:
 
 
 def _cdf(spec: Spec) -> Quantile:
-    """Percentiles in a table: `percentile` from 0 to 100, and the values in its last column, straight between them.
+    """Return percentiles in a table.
 
-    Other options choose among the rows: cdf:FILE,quantity=context_tokens,requests=image.
+    `percentile` goes from 0 to 100, and the values are in its last column, straight between them. Other options choose
+    among the rows: cdf:FILE,quantity=context_tokens,requests=image.
     """
     choose = {key: value for key, value in spec.options.items() if key not in _LIMITS}
     percentiles, values = _percentiles(spec.text, Path(spec.value).expanduser(), choose)

@@ -1,4 +1,4 @@
-"""The set of long videos: a hundred, 95 of them at most 20 minutes long, with the same content in each codec."""
+"""Make the set of long videos: a hundred, 95 of them at most 20 minutes long, with the same content in each codec."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Mixtures: kinds of requests, the share of each and the distributions of their shapes, written in TOML."""
+"""Mix kinds of requests: the share of each and the distributions of their shapes, written in TOML."""
 
 import math
 from pathlib import Path
@@ -14,10 +14,11 @@ _PRESETS = Path(__file__).parent / "presets"
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Requests of one sort. Every value is drawn anew for each of them, tokens also for each turn.
+    """Describe requests of one sort. Every value is drawn again for each of them.
 
-    Images and videos come with the first turn. `pixels` are those of an image; `seconds` and `size`, width and height,
-    those of a video, in one of the `codecs`. `pause` are the seconds between an answer and the next turn.
+    Tokens are drawn also for each turn. Images and videos come with the first turn. `pixels` are those of an image;
+    `seconds` and `size`, width and height, those of a video, in one of the `codecs`. `pause` are the seconds between an
+    answer and the next turn.
     """
 
     name: str
@@ -35,7 +36,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Mix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The kinds of requests; shares are relative to their sum."""
+    """Hold the kinds of requests. Shares are relative to their sum."""
 
     kind: tuple[Kind, ...]
 

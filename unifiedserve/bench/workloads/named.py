@@ -1,4 +1,4 @@
-"""Workloads by the names that the command line has for them."""
+"""Name workloads for the command line."""
 
 import typing
 from pathlib import Path

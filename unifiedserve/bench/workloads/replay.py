@@ -1,4 +1,4 @@
-"""Requests of the shapes that a trace has: the same numbers of tokens and images, and the same shared beginnings."""
+"""Make requests of a trace's shapes: the same numbers of tokens and images, and the same shared beginnings."""
 
 import itertools
 from pathlib import Path
@@ -17,7 +17,7 @@ _IMAGE_TOKENS = (4, 4096)  # the fewest and the most of an image
 
 
 def replay(trace: Trace, seed: int, writer: Writer, folder: Path, limit: int | None = None) -> Workload:
-    """Return a request for each row of a trace, in their order, whose media will lie in `folder`.
+    """Return a request for each row of a trace, in order. Their media will lie in `folder`.
 
     No text has more than `limit` tokens: traces hold prompts of more than 100,000. Raises ConfigError if the trace is
     bad.

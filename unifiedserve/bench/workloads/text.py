@@ -1,4 +1,4 @@
-"""Texts of a given number of tokens, no two of which begin alike."""
+"""Write texts of a given number of tokens, no two of which begin alike."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -17,21 +17,21 @@ _ATTEMPTS = 4
 
 
 class Vocabulary(Protocol):
-    """How many tokens a text has."""
+    """Count the tokens of a text."""
 
     def count(self, text: str) -> int:
         """Return the number of tokens of a text."""
 
 
 class Estimate:
-    """A token a word: what most vocabularies make of `WORDS`, without any of them."""
+    """Count a token a word: what most vocabularies make of `WORDS`, without any of them."""
 
     def count(self, text: str) -> int:
         return len(text.split())
 
 
 class Tokenizer:
-    """What a model's tokenizer.json says. Raises ConfigError if it cannot be read, or `tokenizers` is not installed."""
+    """Count by a model's tokenizer.json. Raises ConfigError if it cannot be read, or `tokenizers` is not installed."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -50,7 +50,7 @@ class Tokenizer:
 
 
 class Writer:
-    """Writes texts; the same vocabulary, seed, number and length give the same text."""
+    """Write texts. The same vocabulary, seed, number and length give the same text."""
 
     def __init__(self, vocabulary: Vocabulary, seed: int) -> None:
         self._vocabulary = vocabulary
@@ -70,7 +70,7 @@ class Writer:
         return " ".join(self._exactly(id, length, "block", between=bool(at)) for at, (id, length) in enumerate(pieces))
 
     def _exactly(self, number: int, tokens: int, purpose: str, between: bool = False) -> str:
-        """Return the closest of a few attempts, each of which makes up for what the one before had too much.
+        """Return the closest of a few attempts. Each makes up for what the one before had too much.
 
         `between` other words its first one has a space before it.
         """
@@ -86,7 +86,7 @@ class Writer:
         return min(attempts)[1]
 
     def _fill(self, number: int, tokens: int, rng: np.random.Generator) -> str:
-        """Return words that have so many tokens when counted one by one, and at least one."""
+        """Return at least one word, with so many tokens when counted one by one."""
         left, text = tokens, []
         for word in itertools.chain(self._spell(number), self._draw(rng)):
             if self._tokens[word] > left:

@@ -14,7 +14,7 @@ _LATENCY = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0,
 
 
 class RouterMetrics:
-    """Count what requests do. What is known of nodes is read at each scrape."""
+    """Count what requests do. The state of nodes is read at each scrape."""
 
     def __init__(self, nodes: Callable[[], Nodes], bodies: Bodies) -> None:
         """Return `nodes` returns what is known of nodes, while the router runs."""

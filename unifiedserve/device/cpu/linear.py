@@ -1,8 +1,7 @@
 """Run linear layers with the elementwise step behind them, in one pass.
 
 The step is applied to float32 sums: nothing is read again, and in bfloat16 one rounding less is made. Weights in panels
-have kernels of our own; for others there is oneDNN, whose float32 products are also twice as fast as MKL's on AMD's
-processors.
+have kernels of our own. Others use oneDNN, whose float32 products are also twice as fast as MKL's on AMD's processors.
 """
 
 from functools import cache

@@ -21,7 +21,10 @@ from unifiedserve.errors import ConfigError
 
 
 class CudaDevice:
-    """A GPU that this process sees: in a worker the first one is its own, in the engine the one of lowest number."""
+    """Run a GPU that this process sees.
+
+    In a worker the first one is its own, in the engine it has the lowest number.
+    """
 
     name: DeviceName = "cuda"
     synchronous = False

@@ -1,4 +1,4 @@
-"""Memory of a GPU that a worker's largest step does not show: what depends on contexts and videos, by formula."""
+"""Compute a GPU's memory that a worker's largest step does not show. Formulas of contexts and videos give it."""
 
 from typing import Any
 

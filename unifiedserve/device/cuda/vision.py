@@ -14,7 +14,10 @@ from unifiedserve.device.operators import Multiply, Pointwise
 
 
 class CudaVision:
-    """Run `VisionKernels` by the given products, and torch's attention over whole groups of equally long sequences."""
+    """Run `VisionKernels` by the given products, and attend over whole groups.
+
+    Torch attends; a group's sequences are equally long.
+    """
 
     rows_at_once = 8192  # fewer take the GPU no longer than launches take the host
     layer = LinearWeights

@@ -1,4 +1,4 @@
-"""Qwen3-VL, Qwen3.5 and their mixtures of experts: times in the prompt, visual tokens that enter several layers."""
+"""Adapt Qwen3-VL, Qwen3.5 and their mixtures of experts. The prompt has times; visual tokens enter several layers."""
 
 import math
 from collections.abc import Mapping

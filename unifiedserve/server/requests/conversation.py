@@ -63,7 +63,7 @@ _TEMPLATE_DEPTH = 32  # what walks these values recurses, and has a stack of its
 
 
 class MediaReference(NamedTuple):
-    """Refer to a medium of a request before it is fetched, or to a video's frames.
+    """Refer to a medium before it is fetched, or to a video's frames. `param` is where the request has its URL.
 
     `param` is where the request has its URL. `param` is where the request has its URL.
     """

@@ -1,4 +1,4 @@
-"""The `flashcodec` command: look into videos, sample them, compare decoders."""
+"""Run the `flashcodec` command: look into videos, sample them, compare decoders."""
 
 import sys
 

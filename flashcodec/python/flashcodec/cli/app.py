@@ -1,4 +1,4 @@
-"""The commands put together, and how their errors are told."""
+"""Put the commands together, and print their errors."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""`flashcodec bench`: FlashCodec and the other decoders on this machine, in turn, on a file of one's own."""
+"""Run `flashcodec bench`: FlashCodec and the other decoders on this machine, in turn, on a file of one's own."""
 
 import json
 import os
@@ -62,7 +62,7 @@ def bench(
 
 @dataclass
 class Result:
-    """`wall` and `cpu` hold seconds of each round; `error` is why the decoder fell out."""
+    """Hold a decoder's result. `wall` and `cpu` hold seconds of each round; `error` is why the decoder fell out."""
 
     name: str
     wall: list[float] = field(default_factory=list)
@@ -78,7 +78,7 @@ class Result:
 
 
 def compare(path: str, indices: list[int], rounds: int) -> list[Result]:
-    """FlashCodec's result first, then the peers'."""
+    """Return FlashCodec's result first, then the peers'."""
     own = peers.Peer("FlashCodec", "flashcodec", peers.flashcodec)
     contestants = [Contestant(peer) for peer in (own, *peers.present())]
     try:
@@ -103,7 +103,7 @@ def compare(path: str, indices: list[int], rounds: int) -> list[Result]:
 
 
 class Contestant:
-    """A decoder in a process of its own: it may crash, and its libraries do not meet the others'."""
+    """Run a decoder in a process of its own: it may crash, and its libraries do not meet the others'."""
 
     def __init__(self, peer: peers.Peer) -> None:
         self.result = Result(peer.name)
@@ -111,7 +111,7 @@ class Contestant:
         self._pool = ProcessPoolExecutor(1, get_context("spawn"), initializer=_silence)
 
     def check(self, path: str, indices: list[int]) -> None:
-        """Compares the frames, which warms the decoder up, too."""
+        """Compare the frames, which warms the decoder up, too."""
         found = self._call(_difference, path, indices)
         if found is not None:
             self.result.frames, self.result.right = found
@@ -138,7 +138,7 @@ class Contestant:
 
 
 def _silence() -> None:
-    """FFmpeg's messages would run into the table."""
+    """Silence FFmpeg, whose messages would run into the table."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 

@@ -1,4 +1,4 @@
-"""How the commands talk: tables and pictures on stdout, errors and progress on stderr; plain text when piped."""
+"""Print tables and pictures on stdout, errors and progress on stderr; plain text when piped."""
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -40,7 +40,7 @@ def plain_table(show_header: bool = True) -> Table:
 
 
 def clock(seconds: float) -> str:
-    """83.25 → 1:23.250; from an hour on 1:02:03.250; times before the start are negative."""
+    """Write 83.25 as 1:23.250, and from an hour on 1:02:03.250. Times before the start are negative."""
     sign, milliseconds = "-" if seconds < 0 else "", round(abs(seconds) * 1000)
     minutes, rest = divmod(milliseconds, 60_000)
     hours, minutes = divmod(minutes, 60)

@@ -1,4 +1,4 @@
-"""`flashcodec doctor`: whether FlashCodec works here, and what it can decode."""
+"""Run `flashcodec doctor`: whether FlashCodec works here, and what it can decode."""
 
 import json
 import os
@@ -26,7 +26,7 @@ _INSTALL = "apt install ffmpeg, dnf install ffmpeg-free, or brew install ffmpeg"
 
 @dataclass(frozen=True)
 class Check:
-    """`remedy` is what to do about it; without `ok` FlashCodec does not work here."""
+    """Report a check. `remedy` is what to do about it; without `ok` FlashCodec does not work here."""
 
     name: str
     value: str
@@ -86,7 +86,7 @@ def cores() -> Check:
 
 
 def self_test() -> Check:
-    """Decodes a clip whose frame i is grey of level 40 + 8 i, last frame first."""
+    """Decode a clip of grey frames, the last first. Frame i has level 40 + 8 i."""
     try:
         decoder = VideoDecoder(_CLIP)
         levels = decoder[::-1].mean(axis=(1, 2, 3))

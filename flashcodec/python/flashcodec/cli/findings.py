@@ -1,4 +1,4 @@
-"""What to beware of in a video: each finding is a code for programs and a sentence for people."""
+"""Find what to beware of in a video. Each finding is a code for programs and a sentence for people."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""A video drawn as bars of text: its GOPs, the part of each that is decoded, and the frames wanted."""
+"""Draw a video as bars of text: its GOPs, the part of each that is decoded, and the frames wanted."""
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +15,11 @@ _NOT_READ = -1
 
 
 def picture(video: Bitstream, targets: npt.NDArray[np.int64], plan: Plan, width: int) -> Text:
-    """Draw rows of time, each a ruler with a mark where a GOP begins, and below it the frames: █ wanted, ▒ decoded on
-    the way there (colours tell the segments apart), · not touched. `width` is in characters."""
+    """Draw rows of time, each a ruler with GOP marks above its frames.
+
+    A mark shows where a GOP begins. Frames are █ wanted, ▒ decoded on the way there (colours tell the segments apart),
+    · not touched. `width` is in characters.
+    """
     columns = max(8, width - _LABEL)
     rows = min(_MOST_ROWS, -(-video.num_frames // columns))
     cells = min(video.num_frames, rows * columns)

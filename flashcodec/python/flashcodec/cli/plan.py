@@ -1,4 +1,4 @@
-"""`flashcodec plan`: what decoding a choice of frames would take, without decoding anything."""
+"""Run `flashcodec plan`: what decoding a choice of frames would take, without decoding anything."""
 
 import json
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""`flashcodec probe`: what is known of a video without decoding it."""
+"""Run `flashcodec probe`: what is known of a video without decoding it."""
 
 import dataclasses
 import json
@@ -50,7 +50,7 @@ def examine(file: str, stream: int | None) -> dict[str, Any]:
 
 
 def as_json(report: Any) -> str:
-    """Fractions become "n/d"."""
+    """Write a value as JSON. Fractions become "n/d"."""
     return json.dumps(report, indent=2, default=_plain)
 
 

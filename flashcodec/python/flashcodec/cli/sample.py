@@ -1,4 +1,4 @@
-"""`flashcodec sample`: frames of a video as one contact sheet, or as single pictures."""
+"""Run `flashcodec sample`: frames of a video as one contact sheet, or as single pictures."""
 
 import os
 import re
@@ -115,7 +115,7 @@ def _picture_size(video: Bitstream, text: str | None, single: bool) -> Size:
 
 
 class Decoding(NamedTuple):
-    """Which frames of what, resized to what; `failures` fills with the errors of frames that do not come out."""
+    """Decode some frames, resized. `failures` fills with the errors of frames that do not come out."""
 
     video: Bitstream
     targets: Indices
@@ -126,7 +126,7 @@ class Decoding(NamedTuple):
         return clock(self.video.pts_seconds[self.targets[place]])
 
     def frames(self) -> Iterator[tuple[int, Pixels | None]]:
-        """(place in `targets`, uint8 [height, width, 3] or None) of each frame, as they are decoded."""
+        """Yield (place in `targets`, uint8 [height, width, 3] or None) of each frame, as they are decoded."""
         layout = RGBLayout(self.size[1], self.size[0], "NHWC")
         with FlashCodec() as codec, progress_bar() as progress:
             task = progress.add_task("decoding", total=len(self.targets))

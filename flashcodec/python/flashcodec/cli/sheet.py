@@ -1,4 +1,4 @@
-"""A contact sheet: pictures in rows, each with its time."""
+"""Draw a contact sheet: pictures in rows, each with its time."""
 
 import math
 
@@ -12,7 +12,7 @@ _ASPECT_RATIO = 1.6
 
 
 class Sheet:
-    """Cells of `size` (width, height) for `count` pictures, empty at first."""
+    """Hold cells of `size` (width, height) for `count` pictures, empty at first."""
 
     def __init__(self, count: int, size: tuple[int, int], columns: int | None = None) -> None:
         self.columns, self.rows, shape = grid(count, size, columns)
@@ -20,7 +20,7 @@ class Sheet:
         self._image = Image.new("RGB", shape, _BACKGROUND)
 
     def put(self, place: int, pixels: npt.NDArray[np.uint8] | None, time: str) -> None:
-        """Put the picture number `place`, uint8 [height, width, 3], or None for one that is missing."""
+        """Put in the picture number `place`, uint8 [height, width, 3]. None stands for one that is missing."""
         cell = Image.new("RGB", self._size, "maroon") if pixels is None else Image.fromarray(pixels)
         _write(cell, time)
         row, column = divmod(place, self.columns)
@@ -31,7 +31,7 @@ class Sheet:
 
 
 def grid(count: int, size: tuple[int, int], columns: int | None) -> tuple[int, int, tuple[int, int]]:
-    """Columns, rows, and (width, height) of the whole; columns by default so that it comes near to 16:10."""
+    """Return columns, rows, and (width, height) of the whole. By default it comes near to 16:10."""
     wanted = columns or max(1, round(math.sqrt(count * _ASPECT_RATIO * size[1] / size[0])))
     columns = min(wanted, count)
     rows = -(-count // columns)

@@ -1,4 +1,4 @@
-"""What the commands have in common: the video, and which of its frames are meant."""
+"""Open the commands' video, and choose which of its frames are meant."""
 
 from typing import Annotated
 
@@ -50,7 +50,7 @@ def open_video(source: Source, stream_index: int | None) -> Bitstream:
 def chosen_frames(
     video: Bitstream, frames: int | None, fps: float | None, indices: str | None, snap: bool = False
 ) -> Indices:
-    """Return the frames that the options ask for, by default 64 at even distances, or all of a shorter video."""
+    """Return the frames that the options ask for. The default is 64 at even distances, or all of a shorter video."""
     chosen = _chosen(video, frames, fps, indices)
     return video.snap(chosen) if snap else chosen
 

@@ -1,4 +1,4 @@
-"""In what form decoded frames are handed out."""
+"""Define the forms in which decoded frames are handed out."""
 
 from flashcodec.layouts.base import Frame, Interpolation, Layout, join_parts
 from flashcodec.layouts.deep import DeepLayout

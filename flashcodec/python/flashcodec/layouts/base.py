@@ -1,4 +1,4 @@
-"""What all layouts have in common."""
+"""Define what all layouts have in common."""
 
 from abc import ABC, abstractmethod
 from typing import Literal
@@ -23,7 +23,7 @@ _INTERPOLATIONS = {
 
 
 class Layout(ABC):
-    """Form in which decoded frames are handed out: groups of `group_frames` frames, each an array of uint8."""
+    """Hand decoded frames out in a form: groups of `group_frames` frames, each an array of uint8."""
 
     @property
     def group_frames(self) -> int:
@@ -31,7 +31,10 @@ class Layout(ABC):
         return 1
 
     def sized(self, height: int, width: int) -> "Layout":
-        """Return the same layout for frames of height x width pixels, where it keeps their own size."""
+        """Return the same layout for frames of height x width pixels.
+
+        It applies where the layout keeps their own size.
+        """
         return self
 
     @abstractmethod
@@ -72,7 +75,10 @@ def check_within(name: str, part: tuple[int, int], whole: tuple[int, int]) -> No
 
 
 def join_parts(parts: npt.NDArray[np.uint8], rows: int, columns: int) -> Frame:
-    """Return the frame that was cut into a grid of parts, uint8 [rows * columns, 3, height, width], row by row."""
+    """Return the frame that was cut into a grid of parts.
+
+    The parts are uint8 [rows * columns, 3, height, width], row by row.
+    """
     _, channels, height, width = parts.shape
     grid = parts.reshape(rows, columns, channels, height, width)
     return grid.transpose(0, 3, 1, 4, 2).reshape(rows * height, columns * width, channels)

@@ -1,4 +1,4 @@
-"""Frames as RGB of 16 bits a channel."""
+"""Hand out frames as RGB of 16 bits a channel."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from flashcodec.layouts.base import Frame, Layout
 
 @dataclass(frozen=True)
 class DeepLayout(Layout):
-    """RGB frames of 16 bits a channel, as bytes: [frames, height, width, 6], to be viewed as uint16.
+    """Hand out RGB frames of 16 bits a channel, as bytes: [frames, height, width, 6], to be viewed as uint16.
 
     Values are libswscale's, 0 to 65535. Only cores write them, and pictures of other sizes are resized by libswscale.
     """

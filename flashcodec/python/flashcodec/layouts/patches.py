@@ -1,4 +1,4 @@
-"""Frames as the patches that a vision transformer reads."""
+"""Hand out frames as the patches that a vision transformer reads."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from flashcodec.layouts.base import Frame, Interpolation, Layout, core_interpola
 
 @dataclass(frozen=True)
 class PatchLayout(Layout):
-    """Rows that a ViT reads: frames resized to height x width and cut into patches.
+    """Hand out rows that a ViT reads: frames resized to height x width and cut into patches.
 
     A group of `temporal_patch_size` frames gives (height / patch_size) * (width / patch_size) rows in the patch
     order of Qwen2-VL: merge blocks of merge_size x merge_size patches, row by row. A row is uint8, not

@@ -1,4 +1,4 @@
-"""Frames as RGB pixels."""
+"""Hand out frames as RGB pixels."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -15,7 +15,7 @@ Color = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class RGBLayout(Layout):
-    """RGB frames, uint8: [frames, 3, height, width] or [frames, height, width, 3].
+    """Hand out RGB frames, uint8: [frames, 3, height, width] or [frames, height, width, 3].
 
     Args:
         height, width: what frames are resized to; None keeps their size.

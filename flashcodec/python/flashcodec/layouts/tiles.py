@@ -1,4 +1,4 @@
-"""Frames as square tiles."""
+"""Hand out frames as square tiles."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from flashcodec.layouts.base import Frame, Interpolation, Layout, check_within, 
 
 @dataclass(frozen=True)
 class TileLayout(Layout):
-    """Frames resized to a grid of tiles, uint8: [frames, tiles, 3, tile, tile], tiles row by row.
+    """Hand out frames resized to a grid of tiles, uint8: [frames, tiles, 3, tile, tile], tiles row by row.
 
     Args:
         rows, columns: the grid.
@@ -65,7 +65,7 @@ class TileLayout(Layout):
 
     @classmethod
     def mllama(cls, height: int, width: int, tile: int = 560, max_tiles: int = 4) -> "TileLayout":
-        """Return Llama 3.2's tiles of height x width, in the upper left corner of a grid that suits them."""
+        """Return Llama 3.2's tiles of height x width. They are in the upper left corner of a grid that suits them."""
         rows, columns = canvas_grid(height, width, tile, max_tiles)
         content = canvas_size(height, width, tile, (rows * tile, columns * tile))
         return cls(rows, columns, tile, content=content, interpolation="bilinear", corner=True)
@@ -109,7 +109,7 @@ class TileLayout(Layout):
 
     @property
     def _content(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Height and width of the content, and where it lies from the top and the left of the grid."""
+        """Return height and width of the content, and its top and left in the grid."""
         grid, content = self._grid, self.content or self._grid
         if self.corner:
             return content, (0, 0)

@@ -1,1 +1,1 @@
-"""FlashCodec inside other libraries, each in a module of that library's name."""
+"""Plug FlashCodec into other libraries, each in a module of that library's name."""

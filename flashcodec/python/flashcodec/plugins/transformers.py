@@ -1,4 +1,4 @@
-"""FlashCodec as a video backend of Hugging Face transformers.
+"""Offer FlashCodec as a video backend of Hugging Face transformers.
 
 import flashcodec.plugins.transformers
 from transformers.video_utils import load_video
@@ -47,7 +47,7 @@ def _read(decoder: Any, sample_indices_fn: Callable[..., Any], kwargs: dict[str,
 
 
 def register() -> None:
-    """Makes `backend="flashcodec"` known to transformers; importing this module does so, too."""
+    """Make `backend="flashcodec"` known to transformers. Importing this module does so, too."""
     decoders: dict[str, Any] = VIDEO_DECODERS
     decoders[BACKEND] = read_video
 

@@ -1,4 +1,4 @@
-"""FlashCodec as a video loader of vLLM, which calls `register` by itself where both are installed.
+"""Offer FlashCodec as a video loader of vLLM. It calls `register` by itself where both are installed.
 
 vLLM tells loaders (which frames) from backends (who decodes them), and FlashCodec is both:
 
@@ -53,7 +53,7 @@ def decode_flashcodec(
 
 
 class FlashCodecVideoBackend(VideoBackend):  # type: ignore[misc]
-    """Frames at even distances, decoded by FlashCodec."""
+    """Load frames at even distances, decoded by FlashCodec."""
 
     @classmethod
     def load_bytes(
@@ -82,7 +82,7 @@ class FlashCodecVideoBackend(VideoBackend):  # type: ignore[misc]
 
 
 def register() -> None:
-    """Makes the loader and the backend known to vLLM; may be called again."""
+    """Make the loader and the backend known to vLLM. It may be called again."""
     VIDEO_LOADER_REGISTRY.register(BACKEND)(FlashCodecVideoBackend)
     # vLLM has no registry of backends: it looks for their options here, and for a submodule of their name.
     video_decoders._BACKEND_OPTION_DEFAULTS[BACKEND] = OPTIONS

@@ -1,4 +1,4 @@
-"""Clips of consecutive or evenly spaced frames out of a video, with TorchCodec's arguments and rules.
+"""Sample clips of consecutive or evenly spaced frames, by TorchCodec's arguments and rules.
 
 All clips of a call are decoded in one request, frames that they share once. They come as the decoder's own
 FrameBatch with one dimension more: data uint8 [num_clips, num_frames_per_clip, ...], times float64

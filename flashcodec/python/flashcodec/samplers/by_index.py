@@ -1,4 +1,4 @@
-"""Clips that start at frame numbers."""
+"""Sample clips that start at frame numbers."""
 
 from typing import Any
 
@@ -53,10 +53,10 @@ def clips_at_regular_indices(
     sampling_range_end: int | None = None,
     policy: Policy = "repeat_last",
 ) -> BatchT:
-    """Clips that start at evenly spaced frames, the first and the last of the range included; where there are more
-    clips than frames in the range, some start at the same one.
+    """Return clips that start at evenly spaced frames.
 
-    Arguments and errors as those of `clips_at_random_indices`.
+    The first and the last of the range are included. Where there are more clips than frames in the range, some start at
+    the same one.
     """
     check_clips(decoder, num_frames_per_clip, policy)
     _check(num_clips, num_indices_between_frames)
@@ -67,7 +67,10 @@ def clips_at_regular_indices(
 
 
 def evenly_spaced(first: int, last: int, count: int) -> npt.NDArray[np.int64]:
-    """Return `count` integers from `first` to `last` as torch.linspace does, from both ends towards the middle."""
+    """Return `count` integers from `first` to `last` as torch.linspace does.
+
+    It goes from both ends towards the middle.
+    """
     step = (last - first) / (count - 1) if count > 1 else 0.0
     places = np.arange(count)
     spaced = np.where(places < count // 2, first + step * places, last - step * (count - 1 - places))

@@ -1,4 +1,4 @@
-"""Clips that start at times."""
+"""Sample clips that start at times."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""What all samplers share."""
+"""Share what all samplers need."""
 
 from typing import Any, Literal, Protocol
 
@@ -11,7 +11,7 @@ Policy = Literal["repeat_last", "wrap", "error"]
 
 
 class Random(Protocol):
-    """Where random numbers come from; numpy.random.Generator is one."""
+    """Draw random numbers. numpy.random.Generator is one."""
 
     def integers(self, low: int, high: int, size: int) -> npt.NDArray[np.int64]: ...
     def random(self, size: int) -> npt.NDArray[np.float64]: ...
@@ -27,8 +27,10 @@ def check_clips(decoder: Decoder[Any, Any, BatchT], num_frames_per_clip: int, po
 
 
 def places_in_clips(inside: npt.NDArray[np.bool_], policy: Policy) -> npt.NDArray[np.int64]:
-    """Return which place of its clip fills each place, int64 [clips, n], where `inside` tells the places within the
-    video: the first ones of each clip, one at least."""
+    """Return which place of its clip fills each place, int64 [clips, n].
+
+    `inside` tells the places within the video: the first ones of each clip, one at least.
+    """
     clips, length = inside.shape
     places = np.broadcast_to(np.arange(length), (clips, length))
     if inside.all():

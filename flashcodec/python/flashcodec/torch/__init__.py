@@ -1,4 +1,4 @@
-"""FlashCodec for programs written for TorchCodec: the same classes and functions, with tensors.
+"""Serve programs written for TorchCodec: the same classes and functions, with tensors.
 
     from flashcodec.torch import VideoDecoder  # instead of: from torchcodec.decoders import VideoDecoder
 

@@ -1,11 +1,11 @@
-"""Whether a decoder for a GPU has its frames decoded by cores."""
+"""Tell whether cores decode for a decoder for a GPU."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class CpuFallbackStatus:
-    """What `VideoDecoder.cpu_fallback` tells: true if cores decode although a GPU was asked for.
+    """Report what `VideoDecoder.cpu_fallback` tells: true if cores decode although a GPU was asked for.
 
     Attributes:
         status_known: always true: analysis tells.

@@ -1,4 +1,4 @@
-"""TorchCodec's VideoDecoder."""
+"""Provide TorchCodec's VideoDecoder."""
 
 import os
 from collections.abc import Sequence
@@ -31,7 +31,9 @@ Source = str | os.PathLike[str] | bytes | bytearray | memoryview | FileLike | to
 
 
 class VideoDecoder(Decoder[torch.Tensor, Frame, FrameBatch]):
-    """Frames of one video stream by index or time, as tensors. Arguments are TorchCodec's, then FlashCodec's own:
+    """Decode frames of one video stream by index or time, as tensors.
+
+    Arguments are TorchCodec's, then FlashCodec's own:
 
     Args:
         source: path, bytes-like object, 1-d uint8 tensor or file-like object with read and seek, or Bitstream.
@@ -162,7 +164,7 @@ class VideoDecoder(Decoder[torch.Tensor, Frame, FrameBatch]):
 
 
 def _gpu_memory(device: torch.device, shape: tuple[int, ...]) -> Memory:
-    """Allocate the memory of a tensor, and wait for what is still at work on it."""
+    """Allocate the memory of a tensor, and wait for work that still uses it."""
     tensor = torch.empty(shape, dtype=torch.uint8, device=device)
     torch.cuda.current_stream(device).synchronize()
     return Memory(tensor, (tensor.data_ptr(), tensor.nbytes))

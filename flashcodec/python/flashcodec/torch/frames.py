@@ -1,4 +1,4 @@
-"""Frames as tensors."""
+"""Hold frames as tensors."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""TorchCodec's custom_frame_mappings: read, and compared with what analysis found."""
+"""Read TorchCodec's custom_frame_mappings, and compare them with what analysis found."""
 
 import json
 from typing import Any, Protocol
@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 
 class Readable(Protocol):
-    """A file opened for reading."""
+    """Read an open file."""
 
     def read(self) -> str | bytes: ...
 
@@ -17,7 +17,7 @@ Mappings = str | bytes | Readable
 
 
 def read_mappings(mappings: Mappings) -> npt.NDArray[np.int64]:
-    """Return the times that mappings tell, int64 [n] in units of the stream, in ascending order.
+    """Return the times that mappings tell, int64 [n] in units of the stream. They ascend.
 
     Raises ValueError unless they are JSON of {"frames": [{"pts", "duration", "key_frame"}, ...]}; "pkt_pts" and
     "pkt_duration" stand for the first two as well.
@@ -39,7 +39,10 @@ def read_mappings(mappings: Mappings) -> npt.NDArray[np.int64]:
 
 
 def check_mappings(times: npt.NDArray[np.int64], seconds: npt.NDArray[np.float64]) -> None:
-    """Raise ValueError unless these times and those of a stream's frames, `seconds` [n], differ by their unit only."""
+    """Raise ValueError unless these times match those of a stream's frames.
+
+    Those are `seconds` [n]; only the unit may differ.
+    """
     if len(times) != len(seconds):
         raise ValueError(f"custom_frame_mappings are of {len(times)} frames, the stream has {len(seconds)}")
     units, span = times - times[0], seconds[-1] - seconds[0]

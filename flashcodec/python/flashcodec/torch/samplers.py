@@ -1,4 +1,7 @@
-"""TorchCodec's samplers. The random ones draw from torch's generator: torch.manual_seed gives TorchCodec's clips."""
+"""Provide TorchCodec's samplers.
+
+The random ones draw from torch's generator: torch.manual_seed gives TorchCodec's clips.
+"""
 
 from functools import partial, update_wrapper
 
@@ -18,7 +21,7 @@ __all__ = [
 
 
 class _TorchRandom:
-    """torch's default generator as `flashcodec.samplers` use one."""
+    """Use torch's default generator as `flashcodec.samplers` use one."""
 
     def integers(self, low: int, high: int, size: int) -> npt.NDArray[np.int64]:
         return np.asarray(torch.randint(low=low, high=high, size=(size,)))

@@ -1,4 +1,4 @@
-"""What becomes of decoded frames: transforms and dtype, settled when the stream is known."""
+"""Shape decoded frames: transforms and dtype, settled when the stream is known."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -15,7 +15,7 @@ OutputDtype = torch.dtype | Literal["auto"]
 
 
 class Shaping:
-    """Transforms and dtype of a decoder's frames; once settled and pickled they crop at the same place again.
+    """Hold transforms and dtype of a decoder's frames. Once settled and pickled they crop at the same place again.
 
     Raises ValueError for a dtype that is none of torch.uint8, torch.float32 and "auto".
     """
@@ -35,7 +35,7 @@ class Shaping:
         return self._dtype == torch.float32
 
     def settle(self, stream: Bitstream, plain: RGBLayout) -> Layout:
-        """Return what a stream's frames are decoded to, where it were `plain` without transforms and of uint8.
+        """Return what a stream's frames are decoded to. It were `plain` without transforms and of uint8.
 
         Raises ValueError for crops that do not lie within the frames.
         """

@@ -1,4 +1,4 @@
-"""Crops and resizes in a row: as much of them as one pass can do, and the others on tensors."""
+"""Fold crops and resizes in a row: as much of them as one pass can do, and the others on tensors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ Step = Crop | Scale
 
 
 def fold(steps: Sequence[Step], height: int, width: int) -> tuple[RGBLayout, Sequence[Step]]:
-    """Return a layout that does the first steps to frames of height x width, and the steps that are left."""
+    """Return a layout that does the first steps to frames of height x width. The steps that are left come with it."""
     part = Crop(0, 0, height, width)
     scale: Scale | None = None
     crop = part

@@ -1,4 +1,4 @@
-"""TorchCodec's transforms: what a decoder does to frames before it returns them.
+"""Define TorchCodec's transforms, which a decoder applies to frames before it returns them.
 
 Crops, one resize and crops after it are part of the pass that writes RGB, so pixels outside of them are not computed;
 what follows a second resize is done to the tensors. `Resize` equals torchvision's, bit for bit.
@@ -18,7 +18,7 @@ __all__ = ["CenterCrop", "DecoderTransform", "RandomCrop", "Resize", "from_torch
 
 
 class DecoderTransform(ABC):
-    """What a VideoDecoder does to its frames, by their (height, width).
+    """Transform a VideoDecoder's frames, by their (height, width).
 
     Raises ValueError unless `size` is (height, width), both positive.
     """
@@ -33,7 +33,7 @@ class DecoderTransform(ABC):
 
     @abstractmethod
     def step(self, height: int, width: int) -> Step:
-        """Return what is done to frames of height x width, the same to all of them."""
+        """Return what is done to frames of height x width, alike for all."""
 
 
 class Resize(DecoderTransform):

@@ -1,1 +1,1 @@
-"""Traces of production systems: when requests came and how large they were, a module for each layout of files."""
+"""Read traces of production systems: when requests came and how large they were, a module for each layout of files."""

@@ -1,4 +1,4 @@
-"""Traces of Azure's services of language models.
+"""Read traces of Azure's services of language models.
 
 2023, text: Splitwise (Patel et al., ISCA 2024). 2025, text and images: ModServe (Qiu et al., SoCC 2025). Both are at
 github.com/Azure/AzurePublicDataset. A third layout has the 2025 one's rows with seconds from the first request.

@@ -1,4 +1,4 @@
-"""BurstGPT: requests to ChatGPT and GPT-4 on Azure (Wang et al., 2024, arXiv 2401.17644)."""
+"""Read BurstGPT: requests to ChatGPT and GPT-4 on Azure (Wang et al., 2024, arXiv 2401.17644)."""
 
 from collections.abc import Iterator
 from pathlib import Path

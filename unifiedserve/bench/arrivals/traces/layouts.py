@@ -1,4 +1,4 @@
-"""Which layout a trace file has, by how it begins."""
+"""Detect the layout of a trace file by how it begins."""
 
 import csv
 import tarfile

@@ -1,4 +1,4 @@
-"""Lines of text files, gzipped or not, and the numbers in them; an error names the file and the line."""
+"""Read lines of text files, gzipped or not, and the numbers in them. An error names the file and the line."""
 
 import csv
 import gzip
@@ -34,7 +34,7 @@ def lines(path: Path) -> Iterator[str]:
 
 
 class Cells:
-    """A row of a table by the names of its columns; `where` names the file and the line."""
+    """Hold a row of a table by the names of its columns. `where` names the file and the line."""
 
     def __init__(self, path: Path, line: int, columns: list[str], cells: list[str]) -> None:
         self.line = line

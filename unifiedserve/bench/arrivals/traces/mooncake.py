@@ -1,4 +1,4 @@
-"""Mooncake: requests to Kimi, with the blocks of their prompts that others share (Qin et al., FAST 2025).
+"""Read Mooncake: requests to Kimi, with the prompt blocks that others share (Qin et al., FAST 2025).
 
 github.com/kvcache-ai/Mooncake, FAST25-release/traces: a JSON object a line, times in milliseconds.
 """

@@ -1,10 +1,10 @@
-"""A request as a trace knows it."""
+"""Describe a request as a trace knows it."""
 
 import msgspec
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """When a request came, in seconds after the start of the trace, and its shape.
+    """Hold a request's time, in seconds after the start of the trace, and its shape.
 
     `input_tokens` are those of its text and its images together. `image_tokens` are the visual tokens of each image
     where the trace has them. `blocks` name its prompt's blocks of 512 tokens: two prompts whose first n ids are equal

@@ -1,4 +1,4 @@
-"""ServeGen: production requests of Alibaba as distributions, a client at a time (Xiang et al., 2025, arXiv 2505.09999).
+"""Read ServeGen: production requests of Alibaba as distributions by client (Xiang et al., 2025, arXiv 2505.09999).
 
 github.com/alibaba/ServeGen, data/…/: of each client chunk-N-trace.csv, windows of ten minutes with the rate of requests
 and the gamma or Weibull distribution of the gaps between them, and chunk-N-dataset.json, the shapes of its requests
@@ -29,7 +29,7 @@ _PATTERNS = ("Gamma", "Weibull")
 
 
 class Window(NamedTuple):
-    """Ten minutes of a client: how many requests, and the distribution of the gaps between them."""
+    """Describe ten minutes of a client: how many requests, and the distribution of the gaps between them."""
 
     start: float
     requests: int
@@ -44,7 +44,7 @@ class Window(NamedTuple):
 
 
 class Discrete(NamedTuple):
-    """Values and the probability of each."""
+    """Hold values and the probability of each."""
 
     values: npt.NDArray[np.int64]
     shares: npt.NDArray[np.float64]
@@ -55,7 +55,10 @@ class Discrete(NamedTuple):
 
 
 class Client(NamedTuple):
-    """Its windows by their starts, and from which second of the day on its requests have which shapes, as texts."""
+    """Hold a client's windows by their starts, and its requests' shapes.
+
+    These are texts, by the second of the day from which they hold.
+    """
 
     number: int
     source: str

@@ -1,4 +1,4 @@
-"""A trace as a process of arrivals: a part of it, at another pace."""
+"""Replay a trace as a process of arrivals: a part of it, at another pace."""
 
 import itertools
 from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ from unifiedserve.errors import ConfigError
 
 
 class Trace(msgspec.Struct, frozen=True):
-    """The rows of a file from `start` to before `end`, at most the `first` of them, which then begin at 0.
+    """Hold the rows of a file from `start` to before `end`. At most the `first` of them are there, and begin at 0.
 
     `start` and `end` are the trace's own seconds after its first row. `scale` multiplies the times that come out: with
     2 it takes twice as long, at half the rate. Rows with the same time are spread over the `spread` seconds after it,

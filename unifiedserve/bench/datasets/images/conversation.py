@@ -1,4 +1,4 @@
-"""Conversations about images, of which the user's side is asked again."""
+"""Ask the user's side of conversations about images again."""
 
 import re
 
@@ -9,7 +9,7 @@ _PLACEHOLDER = re.compile(r"\s*<image>\s*")
 
 
 def conversation(name: str, where: str, said: list[str], answers: list[str], images: list[str]) -> Sample | Unusable:
-    """Return what the user said, turn by turn, about images (their paths), and the answers to it."""
+    """Return what the user said, turn by turn, about images (their paths). The answers come with it."""
     turns = [text for text in (_PLACEHOLDER.sub(" ", text).strip() for text in said) if text]
     if not turns:
         return Unusable(where, "the user says nothing in it")

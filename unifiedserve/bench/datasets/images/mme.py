@@ -1,4 +1,4 @@
-"""MME: fourteen categories of images, two questions each, one to answer with yes and one with no.
+"""Read MME: fourteen categories of images, two questions each, one to answer with yes and one with no.
 
 Layout: MME_Benchmark_release_version.zip of github.com/BradyFU/Awesome-Multimodal-Large-Language-Models.
 """

@@ -1,4 +1,4 @@
-"""POPE: is an object in an image of COCO? Objects are drawn at random, by frequency, or to mislead.
+"""Read POPE: is an object in an image of COCO? Objects are drawn at random, by frequency, or to mislead.
 
 Layout: github.com/AoiDragon/POPE, output/coco/, and COCO's val2014.zip.
 """

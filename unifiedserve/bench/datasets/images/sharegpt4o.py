@@ -1,4 +1,4 @@
-"""ShareGPT-4o: long descriptions of images.
+"""Read ShareGPT-4o: long descriptions of images.
 
 Layout: the hub's OpenGVLab/ShareGPT-4o, whose images once unpacked to folders named as on its makers' machine.
 """

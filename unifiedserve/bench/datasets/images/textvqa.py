@@ -1,4 +1,4 @@
-"""TextVQA and TextCaps: questions on the text in photographs, and captions that tell it.
+"""Read TextVQA and TextCaps: questions on the text in photographs, and captions that tell it.
 
 Layout: textvqa.org/dataset and textvqa.org/textcaps/dataset; the images of both are train_val_images.zip.
 """

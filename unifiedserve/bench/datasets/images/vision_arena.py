@@ -1,4 +1,4 @@
-"""VisionArena: what people asked models about their own images, in one turn or several.
+"""Read VisionArena: what people asked models about their own images, in one turn or several.
 
 Layout: the hub's lmarena-ai/VisionArena-Chat and lmarena-ai/vision-arena-bench-v0.1, Parquet files with the images in
 them. Servers are given files, so the images are unpacked beside them, once.

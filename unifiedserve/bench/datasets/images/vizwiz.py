@@ -1,4 +1,4 @@
-"""VizWiz: questions that blind people asked about photographs they took; some cannot be answered.
+"""Read VizWiz: questions that blind people asked about photographs they took; some cannot be answered.
 
 Layout: vizwiz.org/tasks-and-datasets/vqa, val.zip and Annotations.zip.
 """

@@ -1,1 +1,1 @@
-"""Data sets of questions about videos, one file each."""
+"""Read data sets of questions about videos, one file each."""

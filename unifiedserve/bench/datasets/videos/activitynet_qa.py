@@ -1,4 +1,4 @@
-"""ActivityNet-QA: questions on videos of daily life, answered freely, in a word or two.
+"""Read ActivityNet-QA: questions on videos of daily life, answered freely, in a word or two.
 
 Layout: github.com/MILVLG/activitynet-qa, dataset/ and README.
 """

@@ -1,4 +1,4 @@
-"""EgoSchema: one question with five choices on each clip of 3 minutes; 500 of 5,031 answers are public.
+"""Read EgoSchema: one question with five choices on each clip of 3 minutes; 500 of 5,031 answers are public.
 
 Layout: github.com/egoschema/EgoSchema, questions.json and README.
 """

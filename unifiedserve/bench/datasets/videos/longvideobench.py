@@ -1,4 +1,4 @@
-"""LongVideoBench: questions on moments in videos of up to an hour; its test set has no public answers.
+"""Read LongVideoBench: questions on moments in videos of up to an hour; its test set has no public answers.
 
 Layout: the hub's longvideobench/LongVideoBench, its JSON files and videos.tar.
 """

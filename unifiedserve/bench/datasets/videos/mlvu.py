@@ -1,4 +1,4 @@
-"""MLVU: nine tasks on videos of 3 minutes to 9 hours, and its test set.
+"""Read MLVU: nine tasks on videos of 3 minutes to 9 hours, and its test set.
 
 Layout: github.com/JUNJIE99/MLVU, data/ and README; the test set is its archive MLVU_Test.
 """

@@ -1,4 +1,4 @@
-"""MVBench: twenty tasks on short videos of eleven other data sets, one of them as folders of frames.
+"""Read MVBench: twenty tasks on short videos of eleven other data sets, one of them as folders of frames.
 
 Layout: the hub's OpenGVLab/MVBench; the tasks' folders are in OpenGVLab/Ask-Anything, video_chat2/mvbench.ipynb.
 """

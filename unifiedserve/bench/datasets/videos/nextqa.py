@@ -1,4 +1,4 @@
-"""NExT-QA: questions with five choices on why and how things happen, about 44 seconds each.
+"""Read NExT-QA: questions with five choices on why and how things happen, about 44 seconds each.
 
 Layout: github.com/doc-doc/NExT-QA, dataset/nextqa/ and README.
 """

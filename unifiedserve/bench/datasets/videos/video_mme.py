@@ -1,4 +1,4 @@
-"""Video-MME: 900 videos of 11 seconds to 1 hour, three questions each.
+"""Read Video-MME: 900 videos of 11 seconds to 1 hour, three questions each.
 
 Layout: the hub's lmms-lab/Video-MME, its Parquet file and its archives videos_chunked_*.zip.
 """

@@ -1,1 +1,1 @@
-"""Pictures of runs as SVG that lies in a page and takes its colour of text."""
+"""Draw runs as SVG that lies in a page, in its colour of text."""

@@ -1,4 +1,4 @@
-"""SLO attainment over the rate of arrivals, and over the scale of the targets."""
+"""Draw SLO attainment over the rate of arrivals, and over the scale of the targets."""
 
 from collections.abc import Mapping, Sequence
 from statistics import mean
@@ -41,7 +41,10 @@ def draw_attainment_over_rate(groups: Sequence[Group]) -> str | None:
 
 
 def draw_attainment_over_scale(curves: Mapping[str, Sequence[Record]], slo: Slo) -> str | None:
-    """Draw a line for each of the records, from an eighth to eight times the targets; None if there are no targets."""
+    """Draw a line for each of the records over the scale of the targets.
+
+    It goes from an eighth to eight times; None if there are no targets.
+    """
     shares = {label: attainment_over_scale(records, slo, list(SCALES)) for label, records in curves.items() if records}
     if not shares or slo.asks_nothing:
         return None
@@ -66,6 +69,6 @@ def _goal(axis: Any) -> None:
 
 
 def _reach(shares: Sequence[float]) -> tuple[float, float]:
-    """Return how far the interval of the rounds' mean reaches down and up, within what a share can be."""
+    """Return how far the interval of the rounds' mean reaches down and up. A share bounds it."""
     low, high = interval(shares) or (mean(shares), mean(shares))
     return mean(shares) - max(0.0, low), min(1.0, high) - mean(shares)

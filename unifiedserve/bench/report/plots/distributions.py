@@ -1,4 +1,4 @@
-"""Cumulative distributions of latencies."""
+"""Draw cumulative distributions of latencies."""
 
 from collections.abc import Mapping, Sequence
 
@@ -43,7 +43,7 @@ def _latencies(curves: Curves) -> dict[str, dict[str, list[float]]]:
 
 
 def _cdf(values: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
-    """Return points of the empirical distribution function from 0 to 1, thinned where there are many."""
+    """Return points of the empirical distribution function from 0 to 1. Many are thinned."""
     ordered = np.sort(values)
     shown = theme.thinned(ordered.size, theme.POINTS)
     return ordered[np.append(shown[:1], shown)], np.append(np.zeros(shown[:1].size), (shown + 1) / max(1, ordered.size))

@@ -1,4 +1,4 @@
-"""The progress of the whole system: tokens over time."""
+"""Draw the progress of the whole system: tokens over time."""
 
 from collections.abc import Mapping, Sequence
 

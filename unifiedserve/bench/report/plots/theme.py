@@ -1,4 +1,4 @@
-"""What all pictures share: colours that everybody can tell apart, and the way into a page, light or dark."""
+"""Share colours that all can tell apart, and the way into a page. Pages are light or dark."""
 
 import io
 import re
@@ -55,13 +55,13 @@ def drawing() -> Any:
 
 
 def new_figure(height: float, rows: int = 1, columns: int = 1, **options: Any) -> tuple[Figure, Any]:
-    """Return a figure of the page's width, `height` inches high, and its axes, an array of [rows, columns]."""
+    """Return a figure `height` inches high, and its axes, an array of [rows, columns]. It is as wide as the page."""
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
 def as_svg(figure: Figure, name: str) -> str:
-    """Return a figure as an SVG element for a page: text is text, ink is the page's, ids begin anew with `name`."""
+    """Return a figure as an SVG element for a page. Text is text, ink is the page's, ids begin again with `name`."""
     with matplotlib.rc_context({"svg.hashsalt": name}):
         file = io.StringIO()
         nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
@@ -74,7 +74,7 @@ def as_svg(figure: Figure, name: str) -> str:
 
 
 def line_styles(labels: Sequence[str]) -> dict[str, Mapping[str, str]]:
-    """Return a colour for each label, and another kind of line where colours begin anew."""
+    """Return a colour for each label, and another kind of line where colours repeat."""
     return {
         label: {
             "color": COLOURS[place % len(COLOURS)],
@@ -91,7 +91,7 @@ def legend_below(figure: Figure, handles: Sequence[Any], labels: Sequence[str]) 
 
 
 def scale_tail(axis: Any, values: Sequence[float]) -> None:
-    """Make the axis of values logarithmic if they have a long tail, with plain numbers as labels."""
+    """Make the axis of values logarithmic if they have a long tail. Plain numbers are its labels."""
     there = [value for value in values if value > 0]
     if len(there) == len(values) and there and max(there) > LONG_TAIL * min(there):
         axis.set_xscale("log")
@@ -103,7 +103,7 @@ def scale_tail(axis: Any, values: Sequence[float]) -> None:
 
 
 def thinned(count: int, most: int) -> "np.ndarray[Any, np.dtype[np.int64]]":
-    """Return the numbers of at most `most` of `count` things, evenly spread, the first and the last among them."""
+    """Return the numbers of at most `most` of `count` things, evenly spread. The first and the last are among them."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64)) if count else np.arange(0)
 
 

@@ -1,4 +1,4 @@
-"""Requests as lines on the time of a run: their tokens, and their phases."""
+"""Draw requests as lines on the time of a run: their tokens, and their phases."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ LINE = 0.12  # inches
 
 
 def draw_timelines(panels: Mapping[str, Sequence[Record]]) -> str | None:
-    """Draw each request as a line from when it was due, with a tick a token; None if nothing was sent."""
+    """Draw each request as a line from its due time, with a tick a token. None if nothing was sent."""
     shown = {title: theme.in_order(records, _most_lines(panels)) for title, records in panels.items() if records}
     if not shown:
         return None
@@ -67,7 +67,7 @@ def _most_lines(panels: Mapping[str, Sequence[Record]]) -> int:
 
 
 def _lines(shown: Mapping[str, Sequence[Record]], of: Mapping[str, Sequence[Record]]) -> tuple[Any, Any]:
-    """Return a figure with a panel for each title, a line a request, the first on top."""
+    """Return a figure with a panel for each title. Each request is a line, the first on top."""
     heights = [0.7 + LINE * len(records) for records in shown.values()]
     figure, axes = theme.new_figure(
         0.8 + sum(heights), len(shown), 1, sharex=True, gridspec_kw={"height_ratios": heights}
@@ -83,7 +83,10 @@ def _lines(shown: Mapping[str, Sequence[Record]], of: Mapping[str, Sequence[Reco
 
 
 def _waits(records: Sequence[Record]) -> tuple[list[int], list[float], list[float]]:
-    """Return lines, beginnings and ends of the time until the first token, or until the end without one."""
+    """Return lines, beginnings and ends of the time until the first token.
+
+    Without a token it is the time until the end.
+    """
     ends = [record.token_times[0] if record.token_times else max(record.due, record.ended) for record in records]
     return list(range(len(records))), [record.due for record in records], ends
 

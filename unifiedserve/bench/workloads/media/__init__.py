@@ -1,1 +1,1 @@
-"""Images and videos rendered for benchmarks: described by recipes, made once by FFmpeg, kept in a folder."""
+"""Render images and videos for benchmarks: described by recipes, made once by FFmpeg, kept in a folder."""

@@ -1,4 +1,4 @@
-"""Videos cut from the footage by stream copy: seconds for an hour of video, with the bitrate and GOPs of real ones.
+"""Cut videos from the footage by stream copy. An hour of video takes seconds, with the bitrate and GOPs of real ones.
 
 Each video is another order of the shots, so that its bytes and its frames differ from those of all others: caches by
 digest, of files or of decoded frames, never hit. A copy with another title alone would deceive only the former, and

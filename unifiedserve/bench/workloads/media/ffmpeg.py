@@ -1,4 +1,4 @@
-"""The `ffmpeg` command: whether it is there and can encode, and calls of it that leave no half file behind."""
+"""Call the `ffmpeg` command: whether it is there and can encode, and calls of it that leave no half file behind."""
 
 import contextlib
 import functools

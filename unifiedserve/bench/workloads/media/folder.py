@@ -1,4 +1,4 @@
-"""The folder that keeps what was rendered; what is there is not made again."""
+"""Keep what was rendered in a folder. Files that are there are not made again."""
 
 import shutil
 from collections.abc import Iterable, Sequence

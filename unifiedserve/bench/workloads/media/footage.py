@@ -1,4 +1,4 @@
-"""The scenes that videos are cut from: rendered and encoded once for each format."""
+"""Render and encode the scenes that videos are cut from, once for each format."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -40,7 +40,7 @@ def render(folder: Path, form: Format, shot: int, shown: Callable[[], object]) -
 
 
 def render_sound(folder: Path, form: Format) -> None:
-    """Make the sound track that videos of a format have, as real ones do, if it is not there."""
+    """Make the sound track of a format's videos, if it is not there. Real ones have one, too."""
     path = sound_path(folder, form)
     codec = "libopus" if path.suffix == ".webm" else "aac"
     if not path.exists():

@@ -1,4 +1,4 @@
-"""JPEG files cut from a few large drawn pictures, each another part of one, with grain of its own."""
+"""Cut JPEG files from a few large drawn pictures. Each is another part of one, with grain of its own."""
 
 import functools
 import os

@@ -1,4 +1,4 @@
-"""What an image or a video is to be: a value, whose name says all of it, so that a file is made only once."""
+"""Describe an image or a video as a value. Its name says all of it, so that a file is made only once."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -14,7 +14,7 @@ ENCODERS: dict[Codec, tuple[str, ...]] = {"h264": X264, "hevc": X265, "vp9": VP9
 
 @dataclass(frozen=True)
 class Format:
-    """How a video is encoded, and its size in pixels, both even."""
+    """Set how a video is encoded, and its size in pixels, both even."""
 
     codec: Codec = "h264"
     width: int = 640
@@ -28,7 +28,7 @@ class Format:
 
 @dataclass(frozen=True)
 class Video:
-    """A video of `seconds`, up to a fifth of a second longer, as it is cut between packets.
+    """Describe a video of `seconds`, or up to a fifth more. It is cut between packets.
 
     Its `number` and `seed` say what it shows, in any format; no two numbers show the same.
     """
@@ -46,7 +46,7 @@ class Video:
 
 @dataclass(frozen=True)
 class Image:
-    """A photograph-like JPEG; no two numbers have the same content."""
+    """Describe a photograph-like JPEG. No two numbers have the same content."""
 
     width: int
     height: int

@@ -1,4 +1,4 @@
-"""Camera-like and screen-like pictures, drawn by numpy faster than an encoder takes them.
+"""Draw camera-like and screen-like pictures by numpy, faster than an encoder takes them.
 
 A camera scene is a still of occluding, textured leaves (the dead-leaves model, whose statistics are those of
 photographs: Lee, Mumford & Huang, 2001) over which the view pans in half pixels, a few things that cross it, and grain
@@ -23,13 +23,13 @@ BLACK, WHITE = 32, 220  # leaves room for the grain, so that no addition wraps a
 
 @dataclass(frozen=True)
 class Still:
-    """A picture larger than the view, in four versions half a pixel apart: phases[2 * down + right]."""
+    """Hold a picture larger than the view, in four versions half a pixel apart: phases[2 * down + right]."""
 
     phases: tuple[Planes, ...]
 
 
 def dead_leaves(height: int, width: int, rng: np.random.Generator) -> list[npt.NDArray[np.float32]]:
-    """Draw three planes float32 [height, width] of discs, later ones on top, radii distributed as 1 / r^3."""
+    """Draw three planes float32 [height, width] of discs, later ones on top. Radii are distributed as 1 / r^3."""
     texture = roughness(height, width, rng)
     planes = [np.full((height, width), 118, np.float32) for _ in range(3)]
     smallest, largest = height / 120, height / 2
@@ -77,7 +77,7 @@ def draw_still(height: int, width: int, rng: np.random.Generator) -> Still:
 
 @dataclass(frozen=True)
 class Walker:
-    """A thing that crosses the view in a straight line."""
+    """Move a thing across the view in a straight line."""
 
     planes: Planes
     start: tuple[float, float]
@@ -126,7 +126,7 @@ def pan(length: int, reach: tuple[int, int], rng: np.random.Generator) -> npt.ND
 
 
 def grain(height: int, width: int, rng: np.random.Generator) -> Plane:
-    """Draw grain to be cut for planes of that size anywhere out of a larger field; it wraps around in uint8."""
+    """Draw grain to be cut out of a larger field for planes of that size. It wraps around in uint8."""
     field = rng.normal(0, GRAIN, (height + 128, width + 128))
     return np.clip(np.rint(field), -20, 20).astype(np.int8).view(np.uint8)
 

@@ -1,4 +1,4 @@
-"""Run Qwen2.5-VL's vision tower over its shared weights, for whole batches of images and temporal groups.
+"""Run Qwen2.5-VL's vision tower over its shared weights. It takes whole batches of images and temporal groups.
 
 The same function as transformers' Qwen2_5_VisionTransformerPretrainedModel computes: one attention call for all
 windows instead of one a window, and few passes over the hidden states between the matrix products.

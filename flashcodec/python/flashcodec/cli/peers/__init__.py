@@ -1,4 +1,4 @@
-"""The decoders that `flashcodec bench` compares.
+"""List the decoders that `flashcodec bench` compares.
 
 Each module beside this one reads frames in its library's own way, behind one function:
 
@@ -28,7 +28,7 @@ Read = Callable[[str, Sequence[int]], Frames]
 
 @dataclass(frozen=True)
 class Reader:
-    """A `Read` by a function of a module beside this one, with all cores; its library is imported at the first call."""
+    """Read by a function of a module beside this one, with all cores. Its library is imported at the first call."""
 
     module: str
     function: str = "frames"
@@ -40,7 +40,7 @@ class Reader:
 
 
 class Peer(NamedTuple):
-    """A decoder at one setting. `module` must be importable for it to take part."""
+    """Describe a decoder at one setting. `module` must be importable for it to take part."""
 
     name: str
     module: str

@@ -1,4 +1,4 @@
-"""decord and its continuation decord2, which have the same interface and module name."""
+"""Read by decord and its continuation decord2, which have the same interface and module name."""
 
 import decord
 

@@ -1,4 +1,4 @@
-"""OpenCV as vLLM and transformers use it: grab every frame up to the last one wanted, retrieve the wanted ones."""
+"""Read by OpenCV as vLLM and transformers do: grab every frame up to the last one wanted, retrieve the wanted ones."""
 
 import cv2
 import numpy as np

@@ -1,4 +1,4 @@
-"""PyAV as an expert writes it: times of all frames from the packets, a seek only where it saves decoding."""
+"""Read by PyAV as an expert does: times of all frames from the packets, a seek only where it saves decoding."""
 
 from collections.abc import Iterator
 

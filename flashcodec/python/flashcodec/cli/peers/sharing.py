@@ -1,4 +1,4 @@
-"""What the readers share: types, and frames decoded by several single-threaded decoders side by side."""
+"""Share types between the readers, and decode by several single-threaded decoders side by side."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +13,7 @@ Frames = Callable[[str, Indices, Size, int], Pixels]
 
 
 def shared(frames: Frames, path: str, indices: Indices, size: Size, threads: int) -> Pixels:
-    """Read by `threads` calls at once, each with one thread and a contiguous share of the sorted indices."""
+    """Read by `threads` calls at once, each with one thread. Each has a contiguous share of the sorted indices."""
     order = np.argsort(indices, kind="stable")
     shares = [share for share in np.array_split(order, threads) if len(share)]
     with ThreadPoolExecutor(threads) as pool:

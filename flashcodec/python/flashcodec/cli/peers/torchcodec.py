@@ -1,4 +1,4 @@
-"""TorchCodec: its own Resize works while the picture is converted; torch's interpolate takes about as long."""
+"""Read by TorchCodec. Its own Resize works while the picture is converted; torch's interpolate takes about as long."""
 
 from importlib import import_module
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""Two operators that torchvision asks for when it was built for another torch; nobody here calls them."""
+"""Register two operators that torchvision asks for when it was built for another torch. Nobody here calls them."""
 
 from functools import cache
 from importlib import import_module
