@@ -88,7 +88,7 @@ class RunOptions(SloOptions, frozen=True, kw_only=True):
     accuracy: Annotated[
         Literal["letter", "logprob"],
         Meta(
-            description="How an answer to a question of a data set is scored. letter: by the letter that it names; "
+            description="The scoring of answers to questions of a data set. letter: by the letter that it names; "
             "logprob: by the likeliest letter as first token"
         ),
     ] = "letter"
@@ -116,7 +116,7 @@ class RunOptions(SloOptions, frozen=True, kw_only=True):
     media: Annotated[
         Literal["auto", "data", "file", "http"],
         Meta(
-            description="How images and videos reach the server. auto: inside the requests, but files above 8 MiB "
+            description="The way of images and videos to the server. auto: inside the requests, but files above 8 MiB "
             "are uploaded before the run where the server keeps files; data: all inside the requests; "
             "file: by path, if the server may read it; http: served by this command"
         ),

@@ -1,4 +1,4 @@
-"""Write addresses of carriers as text: KIND://WHERE?NAME=VALUE&…"""
+"""Write addresses of carriers as text, such as KIND://WHERE?NAME=VALUE&… for some options."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -150,7 +150,9 @@ def router(
     port: Annotated[int, typer.Option(help="The port; 0: any free one")] = 8000,
     policy: Annotated[
         Literal["cost", "least-requests", "round-robin", "random"],
-        typer.Option(help="Who takes a request. cost: who brings its first token soonest"),
+        typer.Option(
+            help="The choice of the node that takes a request. cost: the one that brings its first token soonest"
+        ),
     ] = "cost",
     drain_timeout: Annotated[float, typer.Option(help="Seconds for answers to end after SIGTERM")] = 30.0,
 ) -> None:

@@ -63,7 +63,7 @@ class CheckpointOptions(msgspec.Struct, frozen=True, kw_only=True):
     reasoning_parser: Annotated[
         Literal["auto", "think", "none"],
         Meta(
-            description="Whether text in <think> tags goes into the field `reasoning_content` of the answer. think: "
+            description="Put text in <think> tags into the field `reasoning_content` of the answer. think: "
             "always; none: never; auto: if the chat template mentions such tags"
         ),
     ] = "auto"

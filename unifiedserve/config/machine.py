@@ -43,7 +43,7 @@ class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
     carrier: Annotated[
         Literal["auto", "shared", "tcp", "nixl"],
         Meta(
-            description="What brings pages from one memory to another, where there are several. shared: the reader "
+            description="The carrier of pages from one memory to another, where there are several. shared: the reader "
             "maps the other memory and copies; tcp: over loopback, as a comparison; nixl: NVIDIA's library, if it is "
             "installed (pip install 'unifiedserve[nixl]'). auto: shared, and between GPUs copies by CUDA IPC"
         ),
@@ -51,15 +51,15 @@ class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
     irp: Annotated[
         Literal["auto", "on", "off"],
         Meta(
-            description="Whether the units of one request (groups of a video's frames, images, tiles) are spread over "
-            "all workers that encode (EPD's intra-request parallelism), or one encodes all of them, as an ablation. "
-            "auto: they are, where several encode"
+            description="Spread the units of one request (groups of a video's frames, images, tiles) over all workers "
+            "that encode (EPD's intra-request parallelism). off: one encodes all of them, as an ablation. "
+            "auto: on, where several encode"
         ),
     ] = "auto"
     roles: Annotated[
         Literal["fixed", "auto"],
         Meta(
-            description="Whether workers change what they host by themselves (EPD's role switching). auto: one that "
+            description="Let workers change what they host by themselves (EPD's role switching). auto: a worker that "
             "encodes, prefills or decodes tokens takes over the stage with the most work left, once that would be far "
             "less for 5 seconds on end, at most every 30 seconds; needs several workers for a stage, as in "
             "2e+2p+2d. fixed: only when POST /v1/placement asks for it"
@@ -94,8 +94,8 @@ class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
     share: Annotated[
         Share,
         Meta(
-            description="How the workers share a GPU. mps: at the same time, as clients of an MPS daemon that the "
-            "engine starts; none: in turns; auto: mps where it works, else none"
+            description="The way in which workers share a GPU. mps: at the same time, as clients of an MPS daemon that "
+            "the engine starts; none: in turns; auto: mps where it works, else none"
         ),
     ] = "auto"
     gpu_threads: Annotated[
@@ -119,9 +119,9 @@ class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             ge=1,
             le=64,
-            description="Over how many processes, its ranks, each worker spreads the language model (CPU only). Each "
-            "has an equal part of the worker's cores, of the attention heads and of the weights. The number must "
-            "divide the heads; the vision encoder stays whole, on the first rank",
+            description="The number of processes, or ranks, over which each worker spreads the language model (CPU "
+            "only). Each has an equal part of the worker's cores, of the attention heads and of the weights. The number "
+            "must divide the heads; the vision encoder stays whole, on the first rank",
         ),
     ] = 1
     vision_threads: Annotated[int, Meta(ge=0, description="Threads that decode videos. 0: one for each core")] = 0
@@ -131,8 +131,8 @@ class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: Annotated[
         Literal["auto", "require", "off"],
         Meta(
-            description="Whether the processes that decode media and check grammars are denied the network, other "
-            "programs and other files. auto: as far as the kernel supports it; require: refuse to start "
+            description="Deny the network, other programs and other files to the processes that decode media and "
+            "check grammars. auto: as far as the kernel supports it; require: refuse to start "
             "where it does not; off: no sandbox"
         ),
     ] = "auto"

@@ -37,12 +37,12 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
         str, Meta(description="The file of a profile, of any model and hardware. Empty: the one measured here")
     ] = ""
     devices: Annotated[
-        int, Meta(description="How many GPUs of the profile's kind there are; a CPU's cores are one device")
+        int, Meta(description="The number of GPUs of the profile's kind; a CPU's cores are one device")
     ] = 1
     objective: Annotated[
         Objective,
         Meta(
-            description="What is to be large. goodput: the highest rate at which nine of ten requests meet their "
+            description="The figure to maximise. goodput: the highest rate at which nine of ten requests meet their "
             "targets; e2etp-cost: requests completed a second when all wait from the start, less --device-cost for "
             "each device"
         ),
@@ -59,15 +59,17 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
         float,
         Meta(
             gt=0,
-            description="How uneven the gaps between requests of a workload are: their deviation over their mean. 1: "
-            "a Poisson process, more: bursts. A trace has its own",
+            description="The unevenness of the gaps between requests of a workload: their deviation over their mean. "
+            "1: a Poisson process, more: bursts. A trace has its own",
         ),
     ] = 1.0
     frames: Annotated[
         Count | None, Meta(description="Frames that are sampled of each video. Default: two a second, 768 at most")
     ] = None
     texts_only: Annotated[bool, Meta(description="Plan for a trace without any media")] = False
-    seconds: Annotated[float, Meta(gt=0, description="How long to search; Ctrl-C ends it with the best so far")] = 60.0
+    seconds: Annotated[
+        float, Meta(gt=0, description="The time for the search; Ctrl-C ends it with the best so far")
+    ] = 60.0
     trials: Annotated[int, Meta(ge=1, description="The most candidates to try")] = 1000
     processes: Annotated[int, Meta(ge=0, description="Processes that simulate. 0: one for each core")] = 0
     seed: Annotated[int, Meta(ge=0, description="The seed of the requests and of the search")] = 0

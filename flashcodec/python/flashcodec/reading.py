@@ -266,8 +266,10 @@ class _Window:
 
 
 def host_memory(shape: tuple[int, ...]) -> Memory:
-    """Allocate as np.empty does, but for the huge pages it asks for: on machines whose memory is fragmented the kernel
-    takes longer to find them than decoding takes."""
+    """Allocate as np.empty does, without asking for huge pages.
+
+    On machines whose memory is fragmented the kernel takes longer to find them than decoding takes.
+    """
     size = math.prod(shape)
     if size < _LARGE:
         array = np.empty(shape, np.uint8)

@@ -32,8 +32,8 @@ class DecodingOutput:
     Attributes:
         data: uint8 of the layout's `group_shape(1)` (the last group of the list is filled up by repeating its last
             frame); None with an error, and on a GPU.
-        gpu_data: the same on a GPU, for `from_dlpack` of an array library; all of it is written. A reader on another stream
-            than the default one must have ended before it is let go of.
+        gpu_data: the same on a GPU, for `from_dlpack` of an array library; all of it is written. A reader on another
+            stream than the default one must have ended before it is let go of.
         done: nothing more comes of this request.
         engine: which engine decoded it, from 0.
         decoded_on: the kind of that engine: a core ("cpu"), or units of a GPU ("gpu").

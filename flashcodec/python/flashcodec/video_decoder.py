@@ -7,7 +7,9 @@ from flashcodec.reading import Allocator, Pixels, host_memory
 
 
 class VideoDecoder(Decoder[Pixels, Frame, FrameBatch]):
-    """Decode frames of one video stream by index or time, as RGB arrays of NumPy (flashcodec.torch: tensors of PyTorch).
+    """Decode frames of one video stream by index or time, as RGB arrays of NumPy.
+
+    Those of flashcodec.torch are tensors of PyTorch.
 
     Args:
         source: path, bytes-like object or 1-d uint8 array (kept, not copied), file-like object with read and seek,

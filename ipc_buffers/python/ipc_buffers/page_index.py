@@ -1,3 +1,5 @@
+"""Index rows of batches over pages."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -23,7 +23,7 @@ from unifiedserve.models.frame_sampling import known_fps
 from unifiedserve.models.number_words import in_words
 from unifiedserve.models.pictures import filter_of
 
-SAMPLING = {"max_frames": 64, "fps": 1}  # the published checkpoints', for what a checkpoint does not say
+SAMPLING = {"max_frames": 64, "fps": 1}  # the published checkpoints', where a checkpoint says nothing
 SKIPPED_SECONDS = 1  # seconds skipped at either end of a long video
 
 

@@ -33,7 +33,7 @@ from unifiedserve.server.requests.messages import (
     VideoURL,
 )
 
-# What apply_chat_template and the engine decide themselves; a template is code, so clients bring none.
+# The decisions of apply_chat_template and the engine; a template is code, so clients bring none.
 _RESERVED_TEMPLATE_KWARGS = {
     "add_generation_prompt",
     "chat_template",

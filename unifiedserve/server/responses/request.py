@@ -132,7 +132,7 @@ class ObfuscationOptions(Strict):
     include_obfuscation: bool | None = None
 
 
-# What answers have in any case, or what only tools of OpenAI's would leave behind.
+# Fields that answers have in any case, or that only tools of OpenAI's would leave behind.
 Included = Literal[
     "reasoning.encrypted_content",
     "message.input_image.image_url",

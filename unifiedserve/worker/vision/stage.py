@@ -260,7 +260,7 @@ class VisionStage:
     def is_watched(self, uid: int) -> bool:
         """Tell whether somebody wants to see what is decoded for a request."""
         job = self._jobs.get(uid)
-        return job is not None and job.message.watched and job.rolling is None  # pages of a window are not taken anew
+        return job is not None and job.message.watched and job.rolling is None  # pages of a window are not taken again
 
     def remember(self, patches: Patches, memory: str) -> WatchedUnits:
         """Return where these patches, still held, can be read until their pages are taken again."""

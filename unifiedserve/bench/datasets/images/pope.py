@@ -16,7 +16,7 @@ from unifiedserve.bench.requests import Medium
 
 
 class _Row(msgspec.Struct):
-    question_id: int  # counts anew in each file
+    question_id: int  # counts from 1 in each file
     image: str
     text: str
     label: str

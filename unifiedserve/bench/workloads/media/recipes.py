@@ -5,7 +5,7 @@ from typing import Literal
 
 Codec = Literal["h264", "hevc", "vp9"]
 
-# What FFmpeg's users get by default, but for VP9's speed.
+# FFmpeg's defaults, except for VP9's speed.
 X264 = ("-c:v", "libx264")  # preset medium, CRF 23, 3 B-frames as a pyramid, GOPs of at most 250
 X265 = ("-c:v", "libx265", "-x265-params", "log-level=none", "-tag:v", "hvc1")  # medium, CRF 28, open GOPs
 VP9 = ("-c:v", "libvpx-vp9", "-crf", "32", "-b:v", "0", "-row-mt", "1", "-cpu-used", "4")  # alt-ref frames

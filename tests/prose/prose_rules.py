@@ -46,12 +46,9 @@ def faults_of_docstring(text: str) -> Iterator[str]:
     sentence = first_sentence(text)
     verb = sentence.split()[0].strip(",")
     if verb not in VERBS:
-        yield f"begin with a verb in the imperative, not `{verb}` (a new verb goes into {VERBS_FILE})"
+        yield f"begin with a verb in the imperative, not `{verb}` (a new verb goes into tests/prose/verbs.txt)"
     if (count := words(without_asides(sentence))) > MOST_FIRST:
         yield f"begin with a sentence of at most {MOST_FIRST} words, not {count}"
-
-
-VERBS_FILE = "tests/prose/verbs.txt"
 
 
 def faults_of_text(text: str) -> Iterator[str]:
