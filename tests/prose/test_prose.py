@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-import pytest
 import prose_rules as rules
+import pytest
 from prose_texts import Page, Source, Text
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -37,7 +37,7 @@ class Scaling:
     """Follow a pool's load. More nodes come at once, fewer after a while in which fewer would have done."""
 
     def __init__(self, limits: Limits, capacity: float) -> None:
-        """Return a node does `capacity` tokens a second.
+        """Expect `capacity` tokens a second of a node.
 
         Raises ValueError if that is nothing, or the limits contradict.
         """

@@ -120,8 +120,8 @@ class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
             ge=1,
             le=64,
             description="The number of processes, or ranks, over which each worker spreads the language model (CPU "
-            "only). Each has an equal part of the worker's cores, of the attention heads and of the weights. The number "
-            "must divide the heads; the vision encoder stays whole, on the first rank",
+            "only). Each has an equal part of the worker's cores, of the attention heads and of the weights. The "
+            "number must divide the heads; the vision encoder stays whole, on the first rank",
         ),
     ] = 1
     vision_threads: Annotated[int, Meta(ge=0, description="Threads that decode videos. 0: one for each core")] = 0

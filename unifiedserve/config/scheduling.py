@@ -185,7 +185,7 @@ class SchedulingOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def service_order(self) -> Order:
-        """Return who goes first."""
+        """Return the order of requests."""
         return "fcfs" if self.naive or self.scheduling != "adaptive" else self.order
 
     @property

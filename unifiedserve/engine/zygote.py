@@ -54,7 +54,7 @@ class WorkerProcess:
     """
 
     def __init__(self, pid: int, pidfd: int, on_silence: Callable[[], None]) -> None:
-        """Return `on_silence` ends a zygote that does not say how the process ended."""
+        """Watch a process. `on_silence` ends a zygote that does not say how the process ended."""
         self.pid = pid
         self._pidfd = pidfd
         self._on_silence = on_silence

@@ -46,7 +46,10 @@ class Router:
     """Answer requests by the nodes that serve. Belongs to the event loop of its app."""
 
     def __init__(self, policy: Policy, told: AsyncIterator[Membership], tracer: "Tracer | None" = None) -> None:
-        """Return `told` are all members, again and again; the last ones stay. `tracer` makes spans, if there is one."""
+        """Route to the members that `told` yields again and again; the last ones stay.
+
+        `tracer` makes spans, if there is one.
+        """
         self._policy = policy
         self._told = told
         self._tracer = tracer

@@ -17,7 +17,7 @@ class RouterMetrics:
     """Count what requests do. The state of nodes is read at each scrape."""
 
     def __init__(self, nodes: Callable[[], Nodes], bodies: Bodies) -> None:
-        """Return `nodes` returns what is known of nodes, while the router runs."""
+        """Read nodes from `nodes`, which returns what is known of them, while the router runs."""
         self.registry = CollectorRegistry()
         self.answers = self._counter("requests_total", "Answers that have begun", "node", "code")
         self.refusals = self._counter("refusals_total", "Requests that a node had no room for", "node")

@@ -46,7 +46,7 @@ class Attempt:
 
     @property
     def giver(self) -> str:
-        """Return who has handed it over to who decodes it now."""
+        """Return the instance that has handed it over to its present decoder."""
         return self.decoded_before or self.route.prefill
 
     def needs(self, instance: str) -> bool:

@@ -144,7 +144,7 @@ class System:
 
     @property
     def placement(self) -> Placement:
-        """Return who hosts what now."""
+        """Return the stages that each worker hosts now."""
         return self.roles.placement
 
     def run(

@@ -26,7 +26,7 @@ class _Row(msgspec.Struct):
 
 
 def _read_dev(root: Path, annotations: Sequence[Path]) -> Iterator[Sample | Unusable]:
-    """Yield the folder of a task's videos is named like its file; the same names occur in several of them."""
+    """Yield a task's videos from the folder named like its file. The same names occur in several of them."""
     for path in annotations:
         for number, (where, row) in enumerate(json_rows(path, _Row), 1):
             yield _sample(row, f"{path.stem}/{number}", where, root / "video" / path.stem / row.video, path.stem)
