@@ -45,7 +45,7 @@ PACKAGES := $(shell find unifiedserve flashcodec/python ipc_buffers/python -name
 NATIVE := $(CPP) $(shell find $(CORES) -name '*.h' -o -name '*.inl') $(wildcard CMakeLists.txt */CMakeLists.txt)
 FORMATTED := $(filter %.cpp %.h %.inl,$(NATIVE)) $(wildcard */fuzz/*.cpp */fuzz/*.h)
 
-.PHONY: help setup serve demo doctor test bench lint format stubs asan tsan fuzz clients campaign soak clean distclean
+.PHONY: help setup serve demo doctor test bench check lint format stubs asan tsan fuzz clients campaign soak clean distclean
 
 help: ## List the targets
 	@sed -nE 's/^([a-z ]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
@@ -81,19 +81,22 @@ bench: setup ## Run the benchmarks (over an hour); results in bench/results
 	$(PY) bench/decode/install_peers.py
 	$(PY) bench/decode/run.py
 
-lint: setup ## Check style, types and C++ (changes nothing)
-	@PYTHON=$(PY) tools/system-packages --lint
+check: setup ## Check style, format, imports, types and stubs in a minute (changes nothing)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/clang-format --dry-run -Werror $(FORMATTED)
+	$(VENV)/bin/lint-imports --no-logo
 	$(VENV)/bin/mypy
 	$(PY) tools/stubs --check
-	clang-format --dry-run -Werror $(FORMATTED)
+
+lint: check ## Run make check, and clang-tidy over the C++ (minutes)
+	@PYTHON=$(PY) tools/system-packages --lint
 	printf '%s\n' $(CPP) | xargs -n 1 -P $(JOBS) clang-tidy --quiet -p $(BUILD)
 
 format: setup ## Format Python and C++
 	$(VENV)/bin/ruff check --fix-only --exit-zero .
 	$(VENV)/bin/ruff format .
-	clang-format -i $(FORMATTED)
+	$(VENV)/bin/clang-format -i $(FORMATTED)
 
 stubs: setup ## Write the type stubs of the C++ cores (_core.pyi) from their bindings
 	$(PY) tools/stubs
@@ -150,7 +153,7 @@ soak: setup ## Two hours of mixed load while workers die (ARGS=...); results in 
 	$(PY) bench/soak/run.py $(ARGS) -- --visual-cache-mib 1 --patch-buffer-mib 2 --visual-buffer-mib 1
 
 clean: ## Remove what was built, but not the virtual environment
-	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis $(VENV)/.native
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis $(VENV)/.native
 	rm -f flashcodec/python/flashcodec/*.so ipc_buffers/python/ipc_buffers/*.so unifiedserve/*.so
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 

@@ -1,14 +1,17 @@
 """The two packages that are built from this repository agree where they must."""
 
+from pathlib import Path
+
 import pytest
 from project_files import PACKAGING, REPOSITORY, project
+from scikit_build_core.build import prepare_metadata_for_build_wheel
 
 import unifiedserve
 
 WHOLE, ALONE = project(), project("flashcodec")
 
 
-@pytest.mark.parametrize("field", ["version", "requires-python", "license", "dependencies", "entry-points"])
+@pytest.mark.parametrize("field", ["dynamic", "requires-python", "license", "dependencies", "entry-points"])
 def test_both_say_the_same(field: str) -> None:
     assert ALONE["project"][field] == WHOLE["project"][field]
 
@@ -18,8 +21,11 @@ def test_both_are_built_alike() -> None:
     assert ALONE["tool"]["scikit-build"]["cmake"]["version"] == WHOLE["tool"]["scikit-build"]["cmake"]["version"]
 
 
-def test_the_version_is_that_of_the_code() -> None:
-    assert WHOLE["project"]["version"] == unifiedserve.__version__
+@pytest.mark.parametrize("folder", [".", "flashcodec"])
+def test_the_version_is_that_of_the_code(folder: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(REPOSITORY / folder)
+    metadata = prepare_metadata_for_build_wheel(str(tmp_path))
+    assert f"\nVersion: {unifiedserve.__version__}\n" in (tmp_path / metadata / "METADATA").read_text()
 
 
 def test_flashcodec_alone_has_its_command_and_nothing_of_the_server() -> None:
