@@ -45,7 +45,7 @@ PACKAGES := $(shell find unifiedserve flashcodec/python ipc_buffers/python -name
 NATIVE := $(CPP) $(shell find $(CORES) -name '*.h' -o -name '*.inl') $(wildcard CMakeLists.txt */CMakeLists.txt)
 FORMATTED := $(filter %.cpp %.h %.inl,$(NATIVE)) $(wildcard */fuzz/*.cpp */fuzz/*.h)
 
-.PHONY: help setup serve demo doctor test bench check lint format stubs asan tsan fuzz clients campaign soak clean distclean
+.PHONY: help setup serve demo doctor test bench check style types lint format stubs docs asan tsan fuzz clients campaign soak clean distclean
 
 help: ## List the targets
 	@sed -nE 's/^([a-z ]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
@@ -81,13 +81,18 @@ bench: setup ## Run the benchmarks (over an hour); results in bench/results
 	$(PY) bench/decode/install_peers.py
 	$(PY) bench/decode/run.py
 
-check: setup ## Check style, format, imports, types and stubs in a minute (changes nothing)
+check: setup ## Check style, format, imports, stubs and types in a minute (changes nothing)
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target style types
+
+style:
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
-	$(VENV)/bin/clang-format --dry-run -Werror $(FORMATTED)
+	@$(VENV)/bin/clang-format --dry-run -Werror $(FORMATTED)
 	$(VENV)/bin/lint-imports --no-logo
-	$(VENV)/bin/mypy
 	$(PY) tools/stubs --check
+
+types:
+	$(VENV)/bin/mypy
 
 lint: check ## Run make check, and clang-tidy over the C++ (minutes)
 	@PYTHON=$(PY) tools/system-packages --lint
@@ -100,6 +105,10 @@ format: setup ## Format Python and C++
 
 stubs: setup ## Write the type stubs of the C++ cores (_core.pyi) from their bindings
 	$(PY) tools/stubs
+
+docs: setup ## Build the documentation as a site, build/docs/index.html; a broken link or code block ends it
+	$(PIP) --constraint $(VENV)/constraints.txt --requirement <($(PY) tools/requirements docs)
+	$(VENV)/bin/mkdocs build
 
 asan: SANITIZER := libasan
 tsan: SANITIZER := libtsan

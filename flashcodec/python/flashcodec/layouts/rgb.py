@@ -18,7 +18,8 @@ class RGBLayout(Layout):
     """Hand out RGB frames, uint8: [frames, 3, height, width] or [frames, height, width, 3].
 
     Args:
-        height, width: what frames are resized to; None keeps their size.
+        height: pixels that frames are resized to; None keeps theirs.
+        width: the same.
         order: whether channels come first.
         interpolation: how they are resized.
         crop: (height, width) of the part that is kept of the resized frame; only that part is computed.

@@ -17,7 +17,8 @@ class TileLayout(Layout):
     """Hand out frames resized to a grid of tiles, uint8: [frames, tiles, 3, tile, tile], tiles row by row.
 
     Args:
-        rows, columns: the grid.
+        rows: of the grid.
+        columns: of the grid.
         tile: side of a tile in pixels.
         thumbnail: whether and where one more tile shows the whole frame.
         content: (height, width) that the frame is resized to, in the middle of a black grid; None fills the grid.

@@ -46,8 +46,9 @@ class VideoDecoder(Decoder[torch.Tensor, Frame, FrameBatch]):
         custom_frame_mappings: compared with what analysis found: frames are never taken by wrong mappings.
         output_dtype: torch.uint8, 0 to 255; torch.float32, 0 to 1, which keeps what sources of more than 8 bits have;
             or "auto", float32 for those sources and uint8 for others. Frames of float32 are decoded by cores.
-        size, interpolation, snap, snap_tolerance, fast, on_error, limits: see flashcodec.VideoDecoder, as for the
-            others and what is raised.
+
+    `size`, `interpolation`, `snap`, `snap_tolerance`, `fast`, `on_error` and `limits` are those of
+    `flashcodec.VideoDecoder`, and so are the other arguments and what is raised.
     """
 
     def __init__(
