@@ -271,8 +271,8 @@ class SharedMemory:
     def bear_anew(self, instance: str) -> int:
         """Begin the next incarnation of an instance whose worker has died. Returns its number.
 
-        The messages in its inbox are `unread`, and a sender that waits for room there goes on. Raises ArenaError if there
-        is no memory for another inbox.
+        The messages in its inbox are `unread`, and a sender that waits for room there goes on. Raises ArenaError if
+        there is no memory for another inbox.
         """
         incarnation = self.layout.incarnation(instance) + 1
         layout = self.layout.reborn(instance, incarnation)
