@@ -12,7 +12,7 @@ from reference import Reference
 from test_fidelity import TOKENS, Question, answer, question
 from test_life_of_requests import ask, tokens
 
-pytestmark = pytest.mark.daemon("its workers are several ranks", tensor_parallel_size=2, worker_timeout=2.0)
+pytestmark = pytest.mark.daemon("its workers are several ranks", tensor_parallel_size=2, worker_timeout=3.0)
 
 WHOLE: dict[str, Any] = {"max_tokens": 150, "extra_body": {"return_token_ids": True, "ignore_eos": True}}
 
