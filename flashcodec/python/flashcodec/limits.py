@@ -7,7 +7,7 @@ from flashcodec import _core
 
 @dataclass(frozen=True)
 class Limits:
-    """Refuse a source over a limit with a LimitError. None: no limit. None: no limit.
+    """Refuse a source over a limit with a LimitError. None: no limit.
 
     Attributes:
         max_pixels: of a picture.

@@ -63,10 +63,7 @@ _TEMPLATE_DEPTH = 32  # what walks these values recurses, and has a stack of its
 
 
 class MediaReference(NamedTuple):
-    """Refer to a medium before it is fetched, or to a video's frames. `param` is where the request has its URL.
-
-    `param` is where the request has its URL. `param` is where the request has its URL.
-    """
+    """Refer to a medium before it is fetched, or to a video's frames. `param` is where the request has its URL."""
 
     kind: MediaKind
     url: "str | list[MediaReference]"
