@@ -80,7 +80,7 @@ class Dispatch:
         return True
 
     def hand_on(self, uid: int, attempt: Attempt, unread: Mapping[Key, Generation]) -> bool:
-        """Send what the dead worker was handed of an attempt, and had not read, to the next, if nothing of it lacks."""
+        """Send the next worker the unread messages that hand it an attempt. Nothing of the attempt may lack."""
         active, wanted = attempt.request, attempt.request.attempts[uid]
         handed = {index: answer for (of, index), answer in unread.items() if of == uid}
         if active.ending or not wanted or handed.keys() != set(wanted):

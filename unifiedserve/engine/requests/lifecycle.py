@@ -104,9 +104,9 @@ class Lifecycle:
         return self._harmless(uids, rows, self._dispatch.go_on)
 
     def hand_on(self, uids: Iterable[int], unread: Mapping[Key, Generation]) -> set[int]:
-        """Have the next worker decode what a dead one had been handed and not read; return which attempts it does.
+        """Have the next worker decode unread handovers to a dead one. Returns the attempts that it takes.
 
-        Those start anew that do so in `go_on`.
+        Attempts start again that do so in `go_on`.
         """
         return self._harmless(uids, unread, self._dispatch.hand_on)
 
@@ -144,7 +144,7 @@ class Lifecycle:
         states: Mapping[Key, _State],
         go_on: Callable[[int, Attempt, Mapping[Key, _State]], bool],
     ) -> set[int]:
-        """Return the attempts that go on from their states, of requests that no other worker has died with before."""
+        """Return the attempts that go on from their states. No other worker has died with their requests before."""
         attempts, known = dict(self._table.attempts()), {uid for uid, _ in states}
         return {
             uid
