@@ -107,7 +107,7 @@ class Status:
         self._numbers[self._index(instance, Stage.ENCODE, _ENCODED)] += patch_pages
 
     def least_pending(self, encoders: Sequence[str]) -> str:
-        """Return which of these instances has the fewest patch pages to encode. Equal ones: the first."""
+        """Return the instance with the fewest patch pages to encode, the first of equals."""
         return encoders[0] if len(encoders) == 1 else min(encoders, key=self._pending)
 
     def used(self, instance: str, stage: Stage, pages: int, memory: str) -> None:

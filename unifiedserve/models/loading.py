@@ -95,7 +95,7 @@ def networks_of_checkpoint(config: Any) -> NetworkOf:
 
 
 def _shrink(decoder: Any, head: Any, part: RankPart) -> None:
-    """Leave an empty text model and its head only a rank's part of each tensor."""
+    """Cut an empty text model and its head to a rank's part of each tensor."""
     named = dict(decoder.named_modules()) | {"lm_head": head}
     for path, module in named.items():
         for name, parameter in list(module.named_parameters(recurse=False)):

@@ -82,7 +82,7 @@ def _sets(profile: HardwareProfile) -> Iterator[tuple[Stage, ...]]:
 
 
 def _capacity(stages: frozenset[Stage], placement: Placement, candidate: Candidate, profile: HardwareProfile) -> float:
-    """Return the device seconds in a second of all hosts of the stages. They are devices that host any."""
+    """Return the device seconds a second of all devices that host any stage."""
     if profile.device.kind == "cpu":
         hosts = [each for each in placement.instances if stages.intersection(each.stages)]
         cores = profile.device.cores

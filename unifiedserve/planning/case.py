@@ -170,7 +170,7 @@ def _looks(first: float, last: float) -> list[float]:
 
 
 def _busy(simulated: Simulated, placement: Placement, sharing: Sharing) -> dict[Stage, float]:
-    """Return how long each stage's workers had work under way, as a part. Decoders of media count, too."""
+    """Return the part of the time that each stage's workers had work. Decoders of media count, too."""
     workers = {stage: float(len(placement.hosts(stage))) for stage in Stage}
     hosts = [each for each in placement.instances if Stage.VISION in each.stages]
     workers[Stage.VISION] = sum(sharing.decoders(each.threads(sharing.threads(giving=False))) for each in hosts)

@@ -50,7 +50,7 @@ def _least_decode(steps: int, prompt: int, profile: HardwareProfile, candidate: 
 
 
 def _giving(profile: HardwareProfile) -> float:
-    """Return the core seconds left in a step that leaves cores.
+    """Return the part of core seconds left in a step that leaves half the cores.
 
     It leaves half of them to others; the value is a part of its own.
     """

@@ -194,7 +194,7 @@ class Shared(NamedTuple):
 
 
 def waste(measured: Sequence[Shared], cores: int) -> float:
-    """Return what the encoder loses beyond the cores that decode takes.
+    """Return what the encoder loses beyond decode's cores, relative to its part of the rest.
 
     It is relative to the encoder's part of the rest. While decode runs it gets the `share` of the cores. The sums
     count, because each single difference is small.

@@ -87,7 +87,7 @@ class DecodeRows:
         return places, values
 
     def _place(self, row: DecodeRow, places: list[int], values: list[int]) -> None:
-        """Add the length of a sequence that begins in its row. It may also be not where the device believes."""
+        """Add a sequence's length if it begins in its row, or the device's is wrong."""
         places += [self._rows + row.number, 2 * self._rows + row.number]
         values += [row.length, row.offset]
 

@@ -35,7 +35,7 @@ class Shaping:
         return self._dtype == torch.float32
 
     def settle(self, stream: Bitstream, plain: RGBLayout) -> Layout:
-        """Return what a stream's frames are decoded to. It were `plain` without transforms and of uint8.
+        """Return what a stream's frames are decoded to. It is `plain` without transforms and as uint8.
 
         Raises ValueError for crops that do not lie within the frames.
         """
