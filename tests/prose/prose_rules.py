@@ -18,6 +18,7 @@ _CLAUSE = re.compile(
     rf"|\b(?:for|to|of|by|with|that|if|because|and|than) who(?:ever)? [^,.;]*\b{_VERB}\b"
 )
 _UNCLEAR = {
+    re.compile(r"\b[Ww]hoever\b|\bwhom\b|\b(?:Return|to|with|as|than|where) who\b"): "name who it is, instead of `who`",
     re.compile(r"\banew\b"): "say `again` or `new`, not `anew`",
     re.compile(r"\bsees? to\b"): "name what is done, not `see to`",
     re.compile(r"\b(?:is|are) but\b"): "say `only`, not `is but`",

@@ -94,6 +94,8 @@ def test_a_good_docstring_passes(text: str) -> None:
         "What is not read stays where it is.",
         "A page is free. Who waits for one is told.",
         "Send it to who has asked and has waited.",
+        "Return who decodes it.",
+        "It is closed by whoever made it.",
         "It begins anew.",
         "A matcher is but a cache.",
         "The kernel sees to it.",
@@ -108,7 +110,7 @@ def test_a_text_at_fault_is_found(text: str) -> None:
     [
         "Raise ConfigError, with the numbers, for a placement that does not fit.",
         "The time between tokens, for which that is so, is measured.",
-        "A client who waits is told. Whoever: nobody.",
+        "A client who waits is told who goes first.",
         "Is it there? What is missing?",
         "Use `for it is` and `anew` in code.",
     ],

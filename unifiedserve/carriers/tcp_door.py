@@ -39,7 +39,7 @@ class Server(NamedTuple):
 class Door:
     """Let clients in that have the token and mean the same pages.
 
-    Those who have not said so yet are few: they make room for each other, the first ones first, and each has
+    Peers that have not said so yet are few: they make room for each other, the first ones first, and each has
     `patience` seconds.
     """
 

@@ -6,8 +6,8 @@
     introduction, layout                                        a proof of the token
                                               introduction, layout
 
-Numbers are little-endian. Neither side shows the token itself, so whoever answers at a port in a server's place learns
-nothing: a proof is an HMAC-SHA256 over both random numbers. What follows is in ipc_buffers/csrc/net/protocol.h.
+Numbers are little-endian. Neither side shows the token itself, so an impostor at a server's port learns nothing: a
+proof is an HMAC-SHA256 over both random numbers. What follows is in ipc_buffers/csrc/net/protocol.h.
 """
 
 import asyncio

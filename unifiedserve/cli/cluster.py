@@ -114,7 +114,7 @@ def _find(address: str) -> "RunningCluster":
 
 
 def _client() -> ModuleType:
-    """Import Ray, which asks then how it shows who it is: by its token, as it will by default from 2.61 on."""
+    """Import Ray, which asks then how it proves its identity: by its token, as it will by default from 2.61 on."""
     os.environ.setdefault("RAY_AUTH_MODE", "token")
     from unifiedserve.cluster.nodes import client
 

@@ -150,10 +150,11 @@ class Fleet(_Rows):
         return np.where(known, costs, typical)
 
     def _by_cost(self, request: Request) -> int:
-        """Return who would bring the first token soonest.
+        """Return the node that would bring the first token soonest.
 
-        Nodes serve who has the least slack, so that short requests overtake long ones: what waits delays a request
-        shorter than usual in proportion only. So it need not keep away from nodes that have a long video before them.
+        Nodes serve the request with the least slack, so that short ones overtake long ones: waiting work delays a
+        request shorter than usual in proportion only. So it need not keep away from nodes that have a long video before
+        them.
         """
         costs = self._filled()
         own = costs @ _amounts(request.work)
@@ -176,9 +177,10 @@ class Fleet(_Rows):
         return self._typical
 
     def _home(self, rows: np.ndarray, key: str) -> int:
-        """Return which of these nodes a key belongs to (rendezvous hashing); without one, who has the fewest requests.
+        """Return which of these nodes a key belongs to (rendezvous hashing).
 
-        Every router finds the same one, and keeps nothing for that.
+        Without a key it is the node with the fewest requests. Every router finds the same one, and keeps nothing for
+        that.
         """
         if key:
             return int(rows[int(((self._hashes[rows] ^ _hash(key)) * _FACTOR).argmax())])

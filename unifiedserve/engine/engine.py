@@ -141,7 +141,7 @@ class Engine:
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[Delta, None]:
         """Yield the answers' pieces as they come. Raises RequestError, before the first one if the request is bad.
 
-        Closing the iterator, or cancelling whoever awaits it, aborts the request and frees all it holds.
+        Closing the iterator, or cancelling its awaiter, aborts the request and frees all it holds.
         """
         running = self._started
         self.metrics.request_arrived()
@@ -174,7 +174,7 @@ class Engine:
         `data` are the media's bytes. Raises RequestError. Closing the iterator gives the pages back.
         """
         encoding = self._started.encoding
-        assert encoding  # whoever asks sees by the placement whether there is one
+        assert encoding  # the placement shows the caller whether there is one
         return encoding.encode(asked, data)
 
     async def plan(self, request: GenerateRequest) -> RequestPlan:
@@ -185,7 +185,7 @@ class Engine:
         return await self._started.arrivals.plan(request)
 
     def load(self) -> EngineLoad:
-        """Return how busy the engine is, for those who choose among several."""
+        """Return how busy the engine is, for a choice among several."""
         pages = [pages for (_, buffer), pages in self.observation.buffers().items() if buffer == "kv"]
         total = sum(total for _, total in pages)
         free = total - sum(used for used, _ in pages)

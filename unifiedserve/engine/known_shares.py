@@ -49,7 +49,7 @@ class KnownShares:
 
 
 def key_of(spec: WorkerSpec, device: str) -> str:
-    """Return what a share depends on: the model, the device's name, the stages, the sizes of steps, who computes."""
+    """Return what a share depends on: the model, the device's name, the stages, the sizes of steps, the instance."""
     config, scheduling = spec.config, spec.config.scheduling
     checkpoint = (Path(spec.model_dir) / "config.json").read_bytes()
     sizes = (

@@ -150,7 +150,7 @@ class Recovery:
             self.give_up(f"the workers could not be restarted: {error}")
         else:
             replacement.end()
-            self._on_change()  # who waits for it may have seen it up before its process was known
+            self._on_change()  # waiters may have seen it up before its process was known
             await self._audit.carry_out(running.workers, death)
 
     def _restarts_too_often(self) -> bool:

@@ -31,7 +31,7 @@ class RoleWatch:
         work: Callable[[], Mapping[Stage, float]],
         change: Callable[[Instance], None],
     ) -> None:
-        """Have `balance` decide who is to `change`; `placement` is None while nobody can."""
+        """Have `balance` decide which worker is to `change`; `placement` is None while nobody can."""
         self._balance = balance
         self._placement = placement
         self._work = work

@@ -24,8 +24,9 @@ class RoleChanges:
 
     Others of its memory decode what it was to decode, and it waits for no stream that it only prefilled or encoded for.
 
-    A worker that dies meanwhile is replaced, and told again who decodes in its place. Where all have to be restarted,
-    that is with the stages that were wanted last, as `Roles.restart` notes: then there is nothing left to do here.
+    A worker that dies meanwhile is replaced, and told again which one decodes in its place. Where all have to be
+    restarted, that is with the stages that were wanted last, as `Roles.restart` notes: then there is nothing left to do
+    here.
     """
 
     def __init__(

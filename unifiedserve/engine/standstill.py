@@ -15,7 +15,7 @@ from unifiedserve.placement import Placement, Stage
 
 _log = logging.getLogger(__name__)
 _POOLS = {Stage.VISION: ("patch", "visual"), Stage.PREFILL: ("kv",), Stage.DECODE: ("kv",)}  # that a stage waits for
-_BUSY = 0.05  # of a core: whoever computes more has something to do, as who decodes a long video
+_BUSY = 0.05  # of a core: a process that computes more has something to do, such as a long video
 
 
 class Seen(NamedTuple):

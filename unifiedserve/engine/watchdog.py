@@ -61,7 +61,10 @@ class Watchdog:
                 silence.end()  # those that live may have waited for a lock of one that was stopped
 
     def _stopped(self) -> list[tuple[str, int]]:
-        """Return the workers that a signal has stopped: some may have been silent for a look less than who waits."""
+        """Return the workers that a signal has stopped.
+
+        Some may have been silent for a look less than those that wait.
+        """
         return [worker for worker, silence in self._silences.items() if silence.still and is_stopped(worker[1])]
 
     def _kill(self, instance: str, pid: int) -> None:

@@ -76,7 +76,7 @@ class WorkerProcess:
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
     def end(self, code: int) -> None:
-        """Record its exit code and wake who waits."""
+        """Record its exit code and wake the waiters."""
         with self._lock:
             self._code = code
             os.close(self._pidfd)
@@ -127,7 +127,7 @@ class Zygote:
 
     def preload(self, model_dir: Path) -> None:
         """Have it import what the workers of this checkpoint will need; returns at once."""
-        with suppress(OSError):  # it is gone, as who asks for a worker will learn
+        with suppress(OSError):  # it is gone, as the next request for a worker will learn
             self._send(Preload(str(model_dir.absolute())))
 
     def start(

@@ -41,7 +41,7 @@ class DevicePages:
         return recalled
 
     def release(self, pages: PageNumbers) -> None:
-        """Give back pages. Whoever takes them next may be another process: nothing may still be at work on them."""
+        """Give back pages. Another process may take them next: nothing may still be at work on them."""
         if len(pages):
             self.device.fence()
             self.pool.release(pages)

@@ -6,7 +6,7 @@ from itertools import islice
 from ipc_buffers import Arena
 
 _TURNS, _WAITS, _COUNT = range(3)
-_MOST_REQUESTS = 1024  # of a row; who works on more is remembered for these
+_MOST_REQUESTS = 1024  # of a row; a worker with more is remembered for these
 _COLUMNS = 3 + _MOST_REQUESTS
 _ITEM_BYTES = 8
 

@@ -51,8 +51,8 @@ class SequenceTables:
 class SequenceTable:
     """Hold the sequences of one instance.
 
-    A row counts once its uid is there, and a page once it is counted, an aligned number at a time. So whoever is killed
-    in between leaves a table in which each row is whole.
+    A row counts once its uid is there, and a page once it is counted, an aligned number at a time. So a worker that is
+    killed in between leaves a table in which each row is whole.
     """
 
     def __init__(self, numbers: memoryview, starts: Sequence[int], columns: int) -> None:

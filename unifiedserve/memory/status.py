@@ -14,7 +14,7 @@ _PRIORITY, _TURN = range(2)
 _PLACE = 2  # numbers of a place
 _ITEM_BYTES = 8
 _MILLIONTHS = 1_000_000
-_LATEST = 1e12  # seconds: whoever is owed nothing has no turn before the end of time
+_LATEST = 1e12  # seconds: a request that is owed nothing has its turn at the end of time
 _LATER = 1  # microseconds after its turn: attempts at one request have one place, and must not wait for each other
 _NONE = 0  # no turn: the clock has left zero behind long ago
 

@@ -135,8 +135,7 @@ class Patches(msgspec.Struct, tag=True, kw_only=True):
     """Hand over encode units (counted over the whole request) with the pages of their patches.
 
     There is one list a unit. Pages of the visual buffer are taken for what is encoded of them: `visual`, one list a
-    unit, too. Behind the `last` ones no more come for the request; who encodes it without those gets some without
-    units.
+    unit, too. Behind the `last` ones no more come for the request; encoders without any get a message without units.
     """
 
     uid: int

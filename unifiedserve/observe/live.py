@@ -94,8 +94,8 @@ class Viewer:
 class Live:
     """Hold the viewers of an engine. Belongs to the engine's event loop.
 
-    Everybody sees the spans; what shows a request's contents goes only to viewers of the name that came with it,
-    which is a secret of whoever chose it.
+    Everybody sees the spans; a request's contents go only to viewers of the name that came with it, a secret of its
+    sender.
     """
 
     def __init__(self) -> None:

@@ -25,7 +25,7 @@ class JsonFormatter(logging.Formatter):
         self._instance = instance
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record in one line of ASCII: whoever splits lines, finds one a record."""
+        """Return the record in one line of ASCII: a reader that splits lines finds one a record."""
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             "level": record.levelname,

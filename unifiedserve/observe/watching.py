@@ -21,7 +21,7 @@ class Watching:
 
     @classmethod
     def of(cls, metrics: Metrics, live: Live) -> "Watching":
-        """Begin a timeline now, and tell it to those who watch live."""
+        """Begin a timeline now, and tell it to live viewers."""
         traces = traces_of_environment()
         timeline = Timeline(time.monotonic(), traces)
         return cls(metrics, timeline, Broadcast(live, timeline), traces)

@@ -43,7 +43,7 @@ class ChangingPlacement:
         return change
 
     def heirs(self, change: RoleChange) -> list[str]:
-        """Return who can go on with the answers that an instance decodes: hosts of decode in its memory."""
+        """Return the instances that can go on with an instance's answers. They host decode in its memory."""
         if Stage.DECODE not in change.before.stages:
             return []
         return [name for name in self.open.hosts(Stage.DECODE) if self.open.memory_of(name) == change.before.memory]

@@ -84,8 +84,8 @@ class Instance(msgspec.Struct, frozen=True):
         """Return how far the process's CPU priority is lowered.
 
         Decoding, which streams to a reader, takes the cores at once from work that nobody sees yet, and vision works
-        ahead of the others. A paced decode leaves the cores again; the levels only order who goes first, and are low
-        enough to leave the machine's other programs their share.
+        ahead of the others. A paced decode leaves the cores again; the levels only set the order, and are low enough to
+        leave the machine's other programs their share.
         """
         if Stage.DECODE in self.stages or not self.stages:  # none: the API's process
             return 0

@@ -70,7 +70,7 @@ def choose_route(placement: Placement, loads: Iterable[Load], *, media: bool = T
                     pending[name] += tokens // len(load.route.hosts(stage))
     memories = {instance.name: instance.memory for instance in placement.instances}
     chosen: dict[Stage, str] = {}
-    memory = ""  # of those who are chosen, but of vision, which writes where the encoders are
+    memory = ""  # of the chosen instances, except vision, which writes where the encoders are
     for stage in hosts if media else (Stage.PREFILL, Stage.DECODE):
         near = [name for name in hosts[stage] if memories[name] == memory] or hosts[stage]
         own = [name for name in near if name in chosen.values()]

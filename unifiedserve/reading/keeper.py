@@ -78,7 +78,7 @@ class Nursery:
     def close(self) -> None:
         """End the process and those that it forked."""
         self._closed = True
-        self._process.kill()  # whoever waits for its answer gives up
+        self._process.kill()  # waiters for its answer give up
         with self._asking:
             self._end()
         with self._looking:

@@ -14,7 +14,7 @@ _MESSAGE_BYTES = 1 << 17
 
 
 def serve(peer: socket.socket, setup: Setup) -> NoReturn:
-    """Do jobs for whoever holds the other end. The kernel ends the process when that is closed during a job."""
+    """Do jobs for the process at the other end. The kernel ends the process when that is closed during a job."""
     fcntl.fcntl(peer, fcntl.F_SETOWN, os.getpid())
     while data := peer.recv(_MESSAGE_BYTES):
         _answer(peer, unpack_job(data), setup)

@@ -80,7 +80,7 @@ class Readers:
     """Read in as many processes as threads ask at once. A process serves one after the other."""
 
     def __init__(self, nursery: Nursery | LentNursery, setup: Setup) -> None:
-        """Have the processes that a nursery of this set-up forks; whoever keeps the nursery closes it."""
+        """Have the processes that a nursery of this set-up forks; the keeper of the nursery closes it."""
         self._nursery = nursery
         self._setup = setup
         self._lock = threading.Lock()

@@ -1,7 +1,7 @@
 """Follow grammars in answers: made from what clients write, compiled for a tokenizer, matched by token.
 
-A grammar is text (llguidance's own format), and where a match stands follows from the grammar and the tokens so far.
-So a grammar travels with its request, and whoever samples makes the matcher, or makes it again.
+A grammar is text (llguidance's own format), and where a match stands follows from the grammar and the tokens so far. So
+a grammar travels with its request, and the sampling worker makes the matcher, or makes it again.
 """
 
 import json

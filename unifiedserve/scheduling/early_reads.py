@@ -1,7 +1,7 @@
 """Read full pages of prompts that another memory prefills early. Others get these pages when they need them.
 
-They have what nobody else needs, and go as soon as somebody does. So whoever reads early waits for nothing here and is
-waited for by nobody: what is read while a prompt is prefilled need not be read at its end, and that is all.
+They have what nobody else needs, and go as soon as somebody does. So early reads wait for nothing here, and nobody
+waits for them: pages read during prefill need not be read at its end, and that is all.
 """
 
 from collections.abc import Iterable

@@ -39,7 +39,7 @@ def next_start(pace: Pace, budget: Budget, streams: int = 1) -> float:
 def stretch(budget: Budget, waiting: int, streams: int, joining: bool = False) -> float:
     """Return how far the beat is stretched: 1 if there is nobody to make room for, and never further for many.
 
-    Others wait long if they are more than the streams, and those who join soon make the same steps worth more.
+    Others wait long if they are more than the streams, and streams that join soon make the same steps worth more.
     """
     if joining:
         return budget.stretch_joining

@@ -39,7 +39,7 @@ def orchestration(
 ) -> Plan:
     """Plan both stages in every step, each within a budget of its own (UnifiedServe Alg. 3).
 
-    Chunks of any size go at once, and all that waits is encoded, whoever is prefilled.
+    Chunks of any size go at once, and all that waits is encoded, whatever is prefilled.
     """
     limit = within_cap(budget, state, budget.step_cap)
     return Plan(encode_units(state, limit), prefill_chunks(state, limit, beside_decode=True))

@@ -65,7 +65,7 @@ class Queue(Generic[T]):
         del self._requests[index]
 
     def in_turn(self, now: float) -> list[T]:
-        """Return the requests, who goes first first, at this time (monotonic seconds). The list is the queue's own."""
+        """Return the requests in the order of service at this time (monotonic seconds). The list is the queue's own."""
         moved = [request for request in self._requests if request.rank_ends <= now]
         for request in moved:
             request.rank, request.rank_ends = self._find_rank(request, now)

@@ -53,7 +53,7 @@ _Handler = Callable[[Request], Awaitable[Response]]
 
 
 def endpoint_routes(endpoints: Sequence[Endpoint], services: Services) -> Iterator[Route]:
-    """Yield a route a path: it tells whoever uses a wrong method which ones there are."""
+    """Yield a route a path: it answers a wrong method with the right ones."""
     handlers: dict[str, dict[str, _Handler]] = {}
     for endpoint in endpoints:
         handlers.setdefault(endpoint.path, {})[endpoint.method] = partial(endpoint.handler, services)

@@ -40,7 +40,7 @@ class Outbox:
         self._local: deque[Message] = deque()
         self._joining: Counter[tuple[int, Stage]] = Counter()  # aborts that have come, if more are to come
         self._early: list[bytes] = []
-        self._heirs: dict[int, str] = {}  # who decodes a request (uid), where that is not who its route names
+        self._heirs: dict[int, str] = {}  # the decoder of a request (uid), where its route names another
         #: has `receive` return
         self.bell = Bell(inboxes[instance], pack(OutputReady()))
 
@@ -91,7 +91,7 @@ class Outbox:
         self.to_engine(Heard(number, self._instance, shared or {}))
 
     def forget(self, uids: Collection[int]) -> None:
-        """Forget the aborts of these attempts, and who decodes them: they ended otherwise."""
+        """Forget the aborts of these attempts, and their decoders: they ended otherwise."""
         for key in [key for key in self._joining if key[0] in uids]:
             del self._joining[key]
         for uid in uids:
@@ -103,11 +103,11 @@ class Outbox:
             self.to_engine(Failed(uid, message, kind, param))
 
     def heir(self, uid: int) -> str | None:
-        """Return who decodes a request in place of the one that its route names; None if nobody does."""
+        """Return the instance that decodes a request in place of its route's. None if nobody does."""
         return self._heirs.get(uid)
 
     def hand_over(self, uid: int, host: str) -> None:
-        """Let aborts of a request, and of its answers, go to who decodes it now."""
+        """Let aborts of a request, and of its answers, go to its present decoder."""
         self._heirs[uid] = host
 
     def pass_on(self, abort: Abort) -> None:

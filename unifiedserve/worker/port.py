@@ -63,12 +63,12 @@ class Port(NamedTuple):
         return cls(name, instance.memory, outbox, Reporter(name, outbox), neighbours, status, pulse, elsewhere)
 
     def tell(self, tells: Tells) -> None:
-        """Tell the other instances what this one is about to do; wake those who have waited behind one of its own."""
+        """Tell the other instances what this one is about to do; wake those that have waited behind one of its own."""
         for stage in self.neighbours.tell(tells):
             self.outbox.tell_freed(stage, self.memory)
 
     def tell_first(self, first: Mapping[str, Place | None]) -> None:
-        """Tell the other vision stages who waits first for pages of each memory; wake them as `tell` does."""
+        """Tell the other vision stages which request waits first for pages of each memory; wake them as `tell` does."""
         for memory in self.neighbours.tell_first(first):
             self.outbox.tell_freed(Stage.VISION, memory)
 

@@ -50,7 +50,7 @@ class Yardstick(msgspec.Struct, frozen=True, kw_only=True):
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Hold the figures of some requests, in seconds, shares and per second. None where there is nothing to measure.
 
-    Latencies are those of complete answers; who failed counts in `failed` and against `attainment`.
+    Latencies are those of complete answers; requests that failed count in `failed` and against `attainment`.
     """
 
     requests: int

@@ -43,7 +43,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manner(msgspec.Struct, frozen=True, kw_only=True):
-    """Say how requests are sent: to whom, with which options, with their media delivered how."""
+    """Say how requests are sent: to which server, with which options, with their media delivered how."""
 
     url: str
     target: Target

@@ -33,8 +33,8 @@ class Prefix(NamedTuple):
 class Asked(msgspec.Struct, frozen=True):
     """Hold a request's model, its streaming, its estimated text tokens, and its media.
 
-    `key` is a digest of the media or, without any, of its first text: the same for whoever asks again.
-    `prefixes` are all beginnings of a conversation without media.
+    `key` is a digest of the media or, without any, of its first text: the same for every caller. `prefixes` are all
+    beginnings of a conversation without media.
     """
 
     model: str | None = None

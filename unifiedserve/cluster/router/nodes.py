@@ -146,9 +146,10 @@ class Nodes:
         return list(self._nodes.values())
 
     def choose(self, model: str | None, request: Request, without: Collection[str] = ()) -> Node | None:
-        """Return who takes a request for a model (None: the first one), none of those `without`; None if nobody can.
+        """Return the node that takes a request for a model (None: the first one).
 
-        Nobody can take images and videos that needs encoders and has none.
+        It is none of those `without`; None if nobody can. Nobody can take images and videos that needs encoders and has
+        none.
         """
         name = next(iter(self.models), None) if model is None else model
         fleet = self._fleets.get(name or "")
@@ -166,7 +167,10 @@ class Nodes:
         return self._nodes[chosen] if chosen else None
 
     def encode_nodes(self, node: Node, request: Request) -> list[EncodeNode]:
-        """Return who may encode a request's images and videos for a node; none if it has none, or the node does so."""
+        """Return nodes that may encode a request's media for a node.
+
+        There are none if it has no media, or the node does so.
+        """
         tokens = request.work.visual_tokens
         if not (tokens and node.needs_encoders and node.report):
             return []

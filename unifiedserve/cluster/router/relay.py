@@ -147,9 +147,10 @@ class Relay:
         self._nodes.suspect(node)
 
     async def _send(self) -> tuple[Node, aiohttp.ClientResponse] | None:
-        """Return who answers, and the response's beginning: the next one where a node breaks off, or has no room.
+        """Return the node that answers, and the response's beginning.
 
-        Returns None if all that can be asked have refused it. Raises RequestError UNAVAILABLE if there is none.
+        The next one follows where a node breaks off, or has no room. Returns None if all that can be asked have refused
+        it. Raises RequestError UNAVAILABLE if there is none.
         """
         while True:
             node = await self._next_node()
@@ -189,7 +190,10 @@ class Relay:
         return f"no node takes requests{model} now"
 
     async def _next_node(self) -> Node | None:
-        """Return who is to serve it next; if nobody can, and nobody has refused it, who can within some seconds."""
+        """Return the node to serve it next.
+
+        If none can, and none has refused it, it is one that can within some seconds.
+        """
         if (node := self._choose()) or self._refusing:
             return node
         clock = asyncio.get_running_loop().time

@@ -62,7 +62,7 @@ def medium_pages(config: EngineConfig, plan: MediaPlan) -> MediumPages:
 
 
 def _window(config: EngineConfig, layout: EngineLayout, units: Sequence[BufferPages]) -> Window | None:
-    """Return the window for these units. Where pages travel there is none: who reads them has room for them all."""
+    """Return the window for these units. Where pages travel there is none: their reader has room for them all."""
     travels = len(layout.memories) > 1 or not config.machine.workers.is_whole
     if travels or config.scheduling.no_overlap:
         return None

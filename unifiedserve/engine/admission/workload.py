@@ -39,7 +39,7 @@ class Workload:
         if plan.kind == "image" or medium.frames or len(plan.frame_indices) > _MOST_FRAMES:
             return None
         found = self._look(medium.where, plan.frame_indices)
-        return None if isinstance(found, flashcodec.DecodeError) else found  # whoever decodes it will say so
+        return None if isinstance(found, flashcodec.DecodeError) else found  # its decoder will say so
 
     def seconds(self, medium: MediaInput, plan: MediaPlan) -> float:
         """Return the seconds of a core to decode a plan's frames of a coded video. They are an estimate.

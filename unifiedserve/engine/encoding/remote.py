@@ -35,7 +35,7 @@ class RemoteEncoding:
         self._active = active
         self._deliver = deliver
         self._fail = fail
-        self._unread: dict[int, str] = {}  # units that can be read, and the URL of who holds them
+        self._unread: dict[int, str] = {}  # units that can be read, and the URL of their holder
         self._read = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -54,7 +54,7 @@ class RemoteEncoding:
         self._read.set()
 
     def lost(self, reason: str) -> None:
-        """Note why something could not be read: whoever holds what was not is not asked again."""
+        """Note why something could not be read: its holder is not asked again."""
         _log.warning("visual tokens could not be read: %s", reason)
         self._active.lost_nodes.update(dict.fromkeys(self._unread.values(), reason))
 
@@ -101,7 +101,7 @@ class RemoteEncoding:
                 await self._read.wait()
 
     async def _nodes(self) -> list[EncodeNode]:
-        """Return who may be asked: all others before one that did not do it, which may have mended itself by then.
+        """Return the nodes to ask: all others before one that failed, which may work again by then.
 
         Raises RequestError, with the reasons, where nobody has done it for some rounds.
         """

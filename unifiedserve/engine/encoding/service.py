@@ -12,7 +12,7 @@ from unifiedserve.engine.workers import Workers
 from unifiedserve.errors import RequestError
 from unifiedserve.messages.encoding import EncodedUnit, EncodeRequest
 
-_BEAT_SECONDS = 2.0  # in which whoever waits hears that the node lives
+_BEAT_SECONDS = 2.0  # in which a waiting node hears that this one lives
 
 
 class EncodeService:

@@ -1,6 +1,6 @@
 """Estimate a request's wait for its turn: how many wait, and how fast requests end.
 
-By Little's law the wait is the number of those who wait over the rate at which requests end, whatever holds them up:
+By Little's law the wait is the number of waiting requests over the rate at which requests end, whatever holds them up:
 decoders, the encoder, pages or places.
 """
 

@@ -59,7 +59,7 @@ class ActiveRequest:
 
     @property
     def viewer(self) -> str | None:
-        """Return the name of those who may see it live."""
+        """Return the name of the viewers that may see it live."""
         return self.planned.request.viewer
 
     @property

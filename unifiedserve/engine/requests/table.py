@@ -34,8 +34,8 @@ class Attempt:
     route: Route
     left: Mapping[Stage, int]
     tokens: Counter[int] = field(default_factory=Counter)  # that each answer has got
-    handed: dict[int, str] = field(default_factory=dict)  # to whom its answers were
-    decoded_before: str = ""  # by whom, if that was not who decodes it now
+    handed: dict[int, str] = field(default_factory=dict)  # the instance that each answer was handed to
+    decoded_before: str = ""  # the instance before, if another one decodes it now
     step_failed: bool = False  # it may have left references of shared pages
     remote: Remote | None = None  # what other nodes encode of it
 
@@ -50,14 +50,17 @@ class Attempt:
         return self.decoded_before or self.route.prefill
 
     def needs(self, instance: str) -> bool:
-        """Tell whether an instance may have a part in what is still to be done; so has who an abort is to go by."""
+        """Tell whether an instance may have a part in the rest of the work.
+
+        An instance that an abort passes has one, too.
+        """
         answers = self.request.attempts[self.uid]
         decodes = all(self.tokens[index] > 1 for index in answers)
         stages = [Stage.DECODE] if decodes and answers and not self.request.ending else list(Stage)
         return any(instance in self.route.hosts(stage) for stage in stages)
 
     def follow(self) -> None:
-        """Take to whom its answers were handed over, when all were; an abort goes the way that it began."""
+        """Take the instance that all its answers were handed to. An abort goes the way that it began."""
         answers = self.request.attempts[self.uid]
         hosts = {self.handed.get(index, "") for index in answers}
         if len(hosts) == 1 and not self.request.ending:
@@ -144,7 +147,7 @@ class RequestTable:
         self._attempts[uid] = Attempt(uid, active, *load)
 
     def route(self, uid: int) -> Route | None:
-        """Return who serves an attempt; None if it is over."""
+        """Return the route of an attempt; None if it is over."""
         attempt = self._attempts.get(uid)
         return attempt.route if attempt else None
 

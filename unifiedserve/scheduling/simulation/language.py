@@ -373,14 +373,14 @@ class LanguageWorker:
         self._free_by_answers()
 
     def _free_by_answers(self) -> None:
-        """Tell those who may wait for pages that sequences have given theirs back."""
+        """Tell hosts that may wait for pages that sequences have given theirs back."""
         self._system.freed(Stage.PREFILL, self._instance.memory, self)
         if self._system.rules.keeps_visual:
             self._system.freed(Stage.VISION, self._instance.memory, self)
         self._free_for_readers(Stage.DECODE)
 
     def _free_for_readers(self, stage: Stage) -> None:
-        """Tell those who may wait for pages to read into, where pages travel."""
+        """Tell hosts that may wait for pages to read into, where pages travel."""
         if len(self._system.frees) > 1:
             self._system.freed(stage, self._instance.memory, self)
 

@@ -72,7 +72,10 @@ class Cores:
         return rates
 
     def _groups(self, demands: tuple[Demand, ...]) -> list[tuple[int, list[int]]]:
-        """Return how many cores there are of each kind, and who computes there; who may anywhere goes where room is."""
+        """Return the number of cores of each kind, and the work there.
+
+        Work that may run anywhere goes where room is.
+        """
         named = {demand.cores: len(demand.cores) for demand in demands if demand.cores}
         sizes = {**named, (): self._count - sum(named.values())}
         members: dict[tuple[int, ...], list[int]] = {cores: [] for cores, size in sizes.items() if size > 0}

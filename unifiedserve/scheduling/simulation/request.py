@@ -36,7 +36,7 @@ class Request:
     shape: Shape = _NOTHING
     tokens: list[float] = field(default_factory=list)
     window: Window | None = None
-    offered: bool = False  # who is to decode it may have read some of its pages
+    offered: bool = False  # its decoder may have read some of its pages
     decodes: bool = False  # nothing of it is left in an earlier stage
     prefilled: bool = False  # its first token has come, since it began
     lost: bool = False

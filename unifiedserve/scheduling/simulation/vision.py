@@ -180,7 +180,10 @@ class VisionWorker:
             self._system.run_on_host(self._instance, Stage.VISION, seconds, decoded)
 
     def _decoded(self, job: _Job, segment: range) -> None:
-        """Pass on the patches of a segment's first unit; the engine goes on with the rest, or with who comes first."""
+        """Pass on the patches of a segment's first unit.
+
+        The engine goes on with the rest, or with the first in turn.
+        """
         if not job.request.lost:
             self._pass_on(job, segment[0])
         if job.request.arrival.gop:

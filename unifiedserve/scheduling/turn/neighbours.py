@@ -105,7 +105,7 @@ class Neighbours:
         return [taker for _ in over for taker in _KV]
 
     def tell_first(self, first: Mapping[str, Place | None]) -> list[str]:
-        """Tell the other vision instances who waits first for pages of each memory.
+        """Tell the other vision instances which request waits first for pages of each memory.
 
         Returns the memories in which they may have waited behind one here that does not wait any more.
         """

@@ -85,7 +85,7 @@ class VisionTurn:
                     self._turns.pop(uid, None)
 
     def take(self, facts: VisionFacts) -> VisionDecision:
-        """Return what to do next. Those who are let in may find that others have taken the pages meanwhile."""
+        """Return what to do next. Admitted requests may find that others have taken the pages meanwhile."""
         states = self._queue.in_turn(facts.now)
         admit = schedule_vision(states, facts.free, facts.first_elsewhere)
         going = {state.ticket.uid: state.place[1] for state in states if state.admitted} | {

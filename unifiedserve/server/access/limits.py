@@ -11,7 +11,7 @@ from cachetools import LRUCache
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.server.access.bucket import Bucket
 
-_CALLERS = 4096  # who are remembered
+_CALLERS = 4096  # that are remembered
 
 
 class Limits:

@@ -45,14 +45,14 @@ class RequestLog:
         try:
             await self._app(scope, answer.receive, answer.send)
         except Exception:
-            answer.status = answer.status or 500  # as whoever catches it will answer
+            answer.status = answer.status or 500  # as its catcher will answer
             raise
         finally:
             _write(scope, answer, time.monotonic() - began)
 
 
 class _Answer:
-    """Count what was sent of an answer. `bytes` are those of the body that went to a client who was still there."""
+    """Count what was sent of an answer. `bytes` are those of the body that reached the client."""
 
     def __init__(self, method: str, receive: Receive, send: Send, id: str) -> None:
         self.status: int | None = None

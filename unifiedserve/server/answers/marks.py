@@ -12,7 +12,7 @@ HEADER = "x-token-marks"
 
 
 def wants_marks(request: Request) -> bool:
-    """Tell whether whoever asks wants marks."""
+    """Tell whether the caller wants marks."""
     return request.headers.get(HEADER) == "1"
 
 

@@ -1,6 +1,6 @@
 """Keep uploaded media for a while. Their files have no names, so that nothing is left however the process ends.
 
-A file belongs to the key that it came with. When they take too much together, who has most makes room first.
+A file belongs to the key that it came with. When they take too much together, the key with most makes room first.
 """
 
 import asyncio

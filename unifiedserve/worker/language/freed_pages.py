@@ -34,7 +34,7 @@ class FreedPages:
         self._tell(Stage.VISION, Stage.PREFILL)
 
     def by_answers(self) -> None:
-        """Tell who takes KV pages, and vision where answers hold visual pages: answers have ended."""
+        """Tell takers of KV pages that answers have ended. Vision hears it, too, where answers hold visual pages."""
         self._tell(Stage.PREFILL, *([Stage.VISION] if self._keeps_visual else []))
         self._tell_readers(Stage.DECODE)
 

@@ -22,7 +22,7 @@ from unifiedserve.worker.language.staged_prompt import StagedPrompt
 class Finished(NamedTuple):
     """Report a step of prefill: first tokens, answers for decode, and prompts without any that are through.
 
-    Pages of windows go back to those who give them to further units: by the name of the host.
+    Pages of windows go back to their givers, for further units: by the name of the host.
     """
 
     tokens: list[Token]

@@ -36,7 +36,7 @@ class Reads:
         return transfer
 
     def take_ended(self) -> None:
-        """Tell those who began transfers which have ended."""
+        """Tell the callers of `begin` which transfers have ended."""
         for transfer, error, size, seconds in self._carrier.poll() if self._carrier else ():
             if read := self._under_way.pop(transfer, None):
                 now = time.monotonic()

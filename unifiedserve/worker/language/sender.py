@@ -54,11 +54,11 @@ class Sender:
             self._send_filled(prompt, pages)
 
     def has_offered(self, uid: int) -> bool:
-        """Tell whether who is to decode a prompt may have read some of its pages."""
+        """Tell whether a prompt's decoder may have read some of its pages."""
         return uid in self._early
 
     def end_prompt(self, prompt: StagedPrompt) -> None:
-        """Tell who was offered pages early, but gets no answers, that there will be none."""
+        """Tell the host that was offered pages early that it gets no answers."""
         if self._early.pop(prompt.uid, None) is not None:
             self._send_filled(prompt, Pages())
 

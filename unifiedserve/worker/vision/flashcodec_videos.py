@@ -73,7 +73,7 @@ class FlashCodecVideos:
                 )
                 self._videos[request] = video
                 running.requests.add(request)
-        with suppress(flashcodec.DecodeError):  # whoever decodes it will say so
+        with suppress(flashcodec.DecodeError):  # its decoder will say so
             video.told = decoding_work(bitstream, frames).seconds
             self._learn(video)
 

@@ -254,7 +254,7 @@ class VisionStage:
         return [uid for uid, job in self._jobs.items() if job.videos is not None and not job.decoded]
 
     def route(self, uid: int) -> Route:
-        """Return who serves a request that is here."""
+        """Return the route of a request that is here."""
         return self._jobs[uid].message.ticket.route
 
     def is_watched(self, uid: int) -> bool:

@@ -74,7 +74,7 @@ class RandomCrop(DecoderTransform):
 
 def from_torchvision(transform: Any) -> DecoderTransform:
     """Return what stands for one of torchvision.transforms.v2. Raises ValueError if there is nothing."""
-    v2: Any = sys.modules.get("torchvision.transforms.v2")  # whoever has such an object has imported it
+    v2: Any = sys.modules.get("torchvision.transforms.v2")  # its owner has imported it
     if isinstance(transform, DecoderTransform):
         return transform
     if v2 is not None and isinstance(transform, v2.Resize):
