@@ -52,7 +52,7 @@ def give_up(*, readable: Iterable[str], writable: Iterable[str] = (), unix_socke
 
     It loses network, programs and other processes. Call it while there is one thread. `unix_sockets` leaves the sockets
     of this machine, abstract ones too: CUDA listens on one from cuInit on, and connects to those of processes whose
-    memory it opens. Raises RuntimeError if the kernel refuses; what it does not know of is left out (`missing`).
+    memory it opens. Raises RuntimeError if the kernel refuses; unknown parts are left out (`missing`).
     """
     _core.restrict_files([*_SYSTEM, *readable], [_NULL, *writable], unix_sockets)
     _core.restrict_calls(unix_sockets)

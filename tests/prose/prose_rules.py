@@ -15,6 +15,7 @@ _VERB = r"(?:is|are|was|were|has|have|had|can|cannot|could|may|might|must|will|w
 _BECAUSE = re.compile(rf"[,;(:] ?for (?:(?!that|which|whom?|whose|example|instance)\w+ ){{1,4}}?{_VERB}\b")
 _CLAUSE = re.compile(
     r"(?:^|(?<=[.;!] ))(?:What(?:ever)?|Who(?:ever|m)?|Whether|How)\b[^.?!:]*[.;!](?:\s|$)"
+    rf"|; what (?:\w+ ){{1,8}}?{_VERB}\b"
     rf"|\b(?:for|to|of|by|with|that|if|because|and|than) who(?:ever)? [^,.;]*\b{_VERB}\b"
 )
 _UNCLEAR = {

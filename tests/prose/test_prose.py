@@ -92,6 +92,7 @@ def test_a_good_docstring_passes(text: str) -> None:
         "Nothing is kept, for the pages are free.",
         "It may be read again, for nobody has taken it.",
         "What is not read stays where it is.",
+        "It keeps pages; what has been read is dropped.",
         "A page is free. Who waits for one is told.",
         "Send it to who has asked and has waited.",
         "Return who decodes it.",

@@ -43,7 +43,7 @@ def check(options: RunOptions) -> None:
 
 
 def parts(slo: Slo, console: Console) -> Parts:
-    """Return what benchmarks are made of; what is missing in a data set is told on the console."""
+    """Return what benchmarks are made of; the console shows what a data set lacks."""
     return Parts(
         requests=lambda options, seed, count: _requests(options, seed, count, console),
         schedule=_schedule,

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 
 def leave(code: int = 0) -> NoReturn:
-    """End this process now, with this exit code: what is to be done at the end is, but no thread is waited for."""
+    """End this process now, with this exit code: handlers of the end run, but no thread is waited for."""
     atexit._run_exitfuncs()
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):

@@ -95,7 +95,7 @@ class _Rows:
 class Fleet(_Rows):
     """Hold the nodes that serve one model.
 
-    What they told may be some tenths of a second old: what was sent since counts.
+    Their reports may be some tenths of a second old: requests sent since count.
     """
 
     def __init__(self, policy: Policy = Policy.COST, seed: int = 0) -> None:
@@ -234,7 +234,7 @@ class Encoders(_Rows):
 
 
 def _amounts(work: Work) -> np.ndarray:
-    """Return how much there is of each kind of work; what cannot be told of videos counts as nothing."""
+    """Return how much there is of each kind of work; unknown work of videos counts as nothing."""
     return np.array((work.prompt_tokens, work.visual_tokens, work.image_pixels, work.video_seconds or 0.0))
 
 

@@ -115,7 +115,7 @@ class Decoder(Protocol):
         """Have the step done behind all that was issued so far; return at once.
 
         `draw` makes token ids int64 [n] on the device, of logits float32 [n, vocab] that are overwritten by the next
-        step; what is below 0 may stand for a token that the host has yet to choose. Raises ValueError if a sequence has
+        step; an id below 0 may stand for a token that the host has yet to choose. Raises ValueError if a sequence has
         too few pages, or more than its row holds.
         """
 
@@ -199,8 +199,8 @@ class VisionKernels(Protocol):
     def attend(self, qkv: Tensor, heads: int, cosine: Tensor, sine: Tensor, groups: Sequence[Rows]) -> Tensor:
         """Attend from [N, 3 * heads * head_dim] to [N, heads * head_dim]: a row sees all rows of its sequence.
 
-        Queries and keys are rotated first, by float32 [N, head_dim / 2] of each row's angles; what `qkv` holds then may
-        be anything. The groups are all rows in order.
+        Queries and keys are rotated first, by float32 [N, head_dim / 2] of each row's angles; `qkv` may hold anything
+        then. The groups are all rows in order.
         """
 
     def norm(self, hidden: Tensor, layer: Any) -> Tensor:
@@ -357,15 +357,14 @@ class Device(Protocol):
     def upload(self, host: Tensor) -> Tensor:
         """Return a copy on the device, made in the order of its work.
 
-        The tensor is the host's, or another one's of its kind. The host may reuse its own at once; what is on another
+        The tensor is the host's, or another one's of its kind. The host may reuse its own at once; a tensor on another
         device must stay until a fence.
         """
 
     def adopt(self, frames: Any) -> Tensor:
         """Return frames that FlashCodec has put on a device, `__dlpack__`, as a tensor.
 
-        It is of this kind, and they stay where they are. What was in their memory is gone with the tensor: let go of it
-        after a fence.
+        It is of this kind, and they stay where they are. Their memory goes with the tensor: let go of it after a fence.
         """
 
     def fence(self) -> None:

@@ -20,9 +20,10 @@ Words = dict[PoolKey, dict[int, int]]  # of shared pages
 class Audit:
     """Count the references that live workers hold. A word of the pool alone does not tell whose they are.
 
-    Stages are asked one after the other. What one hands on to the next meanwhile is counted twice, but never missed:
-    each worker that is asked has all before it that the stages before had sent when they answered. A page whose word
-    has stayed the same throughout has had the same holders, and so many more references as are left of the dead.
+    Stages are asked one after the other. A reference that one hands on to the next meanwhile is counted twice, but
+    never missed: each worker that is asked has all before it that the stages before had sent when they answered. A page
+    whose word has stayed the same throughout has had the same holders, and so many more references as are left of the
+    dead.
     """
 
     def __init__(self, health: Health, roles: Roles, survivors: Survivors) -> None:

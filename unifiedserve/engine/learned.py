@@ -13,7 +13,7 @@ class Learned:
     _decode_steps: dict[str, float] = field(default_factory=dict)
 
     def take_in(self, message: Ready, memory: str) -> None:
-        """Take in what a worker of this memory has found; what was found first stays."""
+        """Take in what a worker of this memory has found; the first finding stays."""
         if message.weights_sum is not None:
             self.weights_sums.setdefault(memory, message.weights_sum)
         if message.decode_step is not None:

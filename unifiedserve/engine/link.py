@@ -47,7 +47,7 @@ class Link:
         self._outgoing.put((instance, inbox, data))
 
     def close(self) -> None:
-        """Stop both threads; what has not been sent is dropped. Safe to call twice."""
+        """Stop both threads; unsent messages are dropped. Safe to call twice."""
         if self._closing:
             return
         self._closing = True
@@ -68,7 +68,7 @@ class Link:
             self._send(*item)
 
     def _send(self, instance: str, inbox: MessageQueue, data: bytes) -> None:
-        """Send to an instance, unless its worker has died since: what was for that is not for the next one."""
+        """Send to an instance, unless its worker has died since: messages for that are not for the next one."""
         while not self._closing and inbox is self._memory.inboxes[instance]:
             try:
                 inbox.send(data, timeout=0.5)

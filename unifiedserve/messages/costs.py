@@ -20,6 +20,6 @@ class Costs(msgspec.Struct, frozen=True):
         return prompt_tokens * self.prompt_token + visual_tokens * self.visual_token
 
     def learned(self, told: "Costs") -> "Costs":
-        """Return the costs after what a worker has measured; what it does not know (0) stays as it is."""
+        """Return the costs after what a worker has measured; unknown costs (0) stay as they are."""
         known = {name: value for name, value in msgspec.structs.asdict(told).items() if value}
         return msgspec.structs.replace(self, **known)

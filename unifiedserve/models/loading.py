@@ -278,7 +278,7 @@ def _compute_buffers(model: Any, device: torch.device) -> None:
 
 
 def _check_filled(model: Any, optional: Collection[str], networks: Collection[Network]) -> None:
-    """Raise ConfigError if a tensor but an `optional` one has no values: what it would add is anything."""
+    """Raise ConfigError if a tensor but an `optional` one has no values: it would add arbitrary values."""
     network_of = networks_of_model(model)
     tensors = itertools.chain(model.named_parameters(), model.named_buffers())
     empty = [name for name, tensor in tensors if tensor.is_meta and network_of(name) in networks]

@@ -1,6 +1,6 @@
 """Find what each token adds to a text, in bytes: a character may be made of several tokens.
 
-The rules are those of the tokenizer's decoder, read once; what they make of a token is found out when it first comes.
+The rules are those of the tokenizer's decoder, read once; their bytes for a token are found out when it first comes.
 """
 
 import json

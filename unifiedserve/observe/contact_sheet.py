@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 _SIDE = 224  # pixels, at most
 _QUALITY = 80
-_MOST_WAITING = 64  # groups of frames; what comes on top is not shown
+_MOST_WAITING = 64  # groups of frames; further ones are not shown
 
 
 class ContactSheet:
@@ -95,7 +95,7 @@ def _copy(numbers: Sequence[int], pool: PagePool) -> np.ndarray:
 
 
 def _small(plan: MediaPlan, group: int, data: np.ndarray) -> list[Frame]:
-    """Return the frames of a group as JPEG; what a video's last one was padded with is left out."""
+    """Return the frames of a group as JPEG; the padding of a video's last one is left out."""
     count = len(plan.frames_of([group])) if plan.kind == "video" else 1
     frames = []
     for position, pixels in enumerate(plan.layout.frames_of(data)[:count]):

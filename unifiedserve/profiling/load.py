@@ -17,7 +17,10 @@ class OtherLoad:
         self._all, self._own = self._busy(), _own_seconds()
 
     def share(self) -> float:
-        """Return the part of the cores' time since then, 0 to 1; what children took that have ended counts as ours."""
+        """Return the part of the cores' time since then, 0 to 1.
+
+        The time of children that have ended counts as ours.
+        """
         passed = (time.monotonic() - self._start) * len(self._cores)
         others = (self._busy() - self._all) - (_own_seconds() - self._own)
         return min(1.0, max(0.0, others / passed)) if passed else 0.0

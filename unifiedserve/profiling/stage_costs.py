@@ -53,7 +53,7 @@ async def warm_up(asker: Asker, media: Media, effort: Effort) -> Work | None:
 
 
 async def _prefill(asker: Asker, sizes: Sequence[int], effort: Effort, step: Step) -> Found:
-    """Measure lone texts of several lengths; what is not prefill of their first tokens' time is the way and back."""
+    """Measure lone texts of several lengths; the rest of their first tokens' time is the way and back."""
     passes, around, messages = Samples(), [], []
     for tokens in sizes:
         step(f"prefill of {tokens} tokens")

@@ -1,4 +1,4 @@
-"""Rank 0's side: what the worker calls as it would call a whole model has all ranks take part."""
+"""Rank 0's side: calls of the worker, as to a whole model, have all ranks take part."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -42,13 +42,11 @@ def sample(
 
     `histories[i]` are the request's token ids so far, prompt first; the last `indices[i]` of them were generated.
     `allowed[i]` bool [vocab], on the host, are the tokens that the grammar of row i leaves, at least one; other rows
-    have none.
-    Steps, in order: what is not allowed is ruled out, biases, penalties (repetition over prompt and output, presence
-    and frequency over the output), temperature, min_p, top_k, top_p. Until `min_tokens` neither EOS nor a stop token
-    can come, unless a grammar leaves nothing else.
-    The host waits for the device of the logits once, once more if logits far from the highest count in a truncated
-    row, and once for log-probabilities.
-    A sampling request needs a seed: see `SamplingParams.for_choice`.
+    have none. Steps, in order: forbidden tokens are ruled out, biases, penalties (repetition over prompt and output,
+    presence and frequency over the output), temperature, min_p, top_k, top_p. Until `min_tokens` neither EOS nor a stop
+    token can come, unless a grammar leaves nothing else. The host waits for the device of the logits once, once more if
+    logits far from the highest count in a truncated row, and once for log-probabilities. A sampling request needs a
+    seed: see `SamplingParams.for_choice`.
     """
     draw = Draw(logits, params, histories, indices, eos_token_ids, allowed)
     return draw.finish(draw.tokens.tolist())

@@ -83,8 +83,8 @@ def _first_come(request: Queued, now: float) -> tuple[Rank, float]:
 def _least_slack(request: Queued, now: float) -> tuple[Rank, float]:
     """Rank by the latest moment to begin at which a request alone meets its target. ModServe §4.3, EPD §3.3.3.
 
-    What is done of it counts in its favour, so that requests which are much alike do not take turns: all would be late.
-    One that cannot meet its target any more goes behind those that can, as if it had a target several times as long.
+    Its work done counts in its favour, so that similar requests do not take turns: all would be late. One that cannot
+    meet its target any more goes behind those that can, as if it had a target several times as long.
     """
     ticket = request.ticket
     done, last = ticket.work * (1 - request.left), ticket.due - ticket.work * request.left

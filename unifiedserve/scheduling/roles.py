@@ -12,7 +12,7 @@ from unifiedserve.messages.costs import Costs
 from unifiedserve.placement import MODEL_STAGES, Instance, Placement, Stage
 
 LOOK_SECONDS = 1.0  # from one look at the work to the next
-_LEAST = 1.0  # seconds of work for each host of a stage; what is over sooner is not worth a change
+_LEAST = 1.0  # seconds of work for each host of a stage; shorter work is not worth a change
 _GAIN = 0.75  # of the longest work, at most, is to be left after a change
 _SUSTAINED = 5.0  # seconds for which a change has to be the best one
 _APART = 30.0  # seconds between two changes, and without work until workers go back

@@ -15,7 +15,7 @@ _RETRY = 16  # steps after which one token is tried again where none would pay
 
 
 def row_cost(weight_bits: float) -> float:
-    """Return the time of a row more, as a share of a step of one: what is quicker to read is no quicker to multiply."""
+    """Return the time of a row more, as a share of a step of one: codes are quicker to read, but not to multiply."""
     return min(_ROW_COST * 16 / weight_bits, 0.5)
 
 

@@ -1,9 +1,9 @@
 """Hold the time between tokens (TBT) at its target: measured gaps set how much heavy work streams get.
 
-What is held is the 99th percentile: of a hundred gaps one may be above the target. Two are too many, and heavy work
+The control holds the 99th percentile: of a hundred gaps one may be above the target. Two are too many, and heavy work
 gets less at once, in proportion to how far they were off; it gets more again, a little at a time, only after many gaps
 well below the target. Between both nothing changes. Where getting more was too much, it is tried again less and less
-often: what a share means may change by a step.
+often: the meaning of a share may change by a step.
 """
 
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ WINDOW = 100  # gaps, of which one may be above the target
 ALLOWED = 1
 SOON = 32  # gaps, all well below the target, after which there is more; so many times `patience`
 MOST_PATIENCE = 8
-BAND = 0.9  # of the target; what is between is where nothing changes
+BAND = 0.9  # of the target; between them nothing changes
 GROWTH = 1.1  # times; from just below the band it stays below the target
 LEAST_CUT, MOST_CUT = 0.95, 0.5
 LEAST_SHARE = 1 / 32  # of what it may get alone: heavy work always goes on

@@ -27,7 +27,7 @@ _MOST_MESSAGES = 256
 class Outbox:
     """Reach the hosts of all stages from one worker.
 
-    What a message tells of must be there when it arrives: `fence` returns when the device has done it.
+    The contents that a message tells of must be there when it arrives: `fence` returns when the device has done it.
     """
 
     def __init__(

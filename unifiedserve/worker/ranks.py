@@ -44,7 +44,7 @@ class Ranks:
         self._watcher.start()
 
     def dismiss(self) -> None:
-        """Have them end, and wait for it; what does not end in time is ended by the kernel after this process."""
+        """Have them end, and wait for it; the kernel ends late ones after this process."""
         self._dismissed.set()
         self.group.tell(Leave())
         self._watcher.join(_STOP_SECONDS)

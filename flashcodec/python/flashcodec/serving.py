@@ -133,20 +133,16 @@ class FlashCodec:
     ) -> int:
         """Queue a request and return its number at once.
 
-        Args:
-            source: an analysed bitstream, or what `analyse_bitstream` takes (analysed here and now).
-            indices: frames in presentation order; any order, repeats allowed.
-            layout: by default RGB at native size.
-            priority: requests of a higher one go first; of the same one, those with least left to decode, and the
-                longer they wait the sooner.
-            turn: a time (seconds of `time.monotonic`) that takes the place of that: of the same priority, the
-                earliest goes first. `set_turn` changes it.
-            fast: leave out the loop filter where no frame asked for is concerned itself: quicker, but the frames
-                then differ a little.
-            decode_on: by cores ("cpu") or by a GPU's units ("gpu"; what they cannot decode is then an error); by
-                default by whichever is estimated to take less time, and by cores what a GPU cannot decode.
-            on_error: "raise": the first group that does not come out ends the request, and concealed errors only
-                show as `damaged`. "skip": each group missing or damaged is an output with an `error`.
+        Args: source: an analysed bitstream, or what `analyse_bitstream` takes (analysed here and now). indices: frames
+                in presentation order; any order, repeats allowed. layout: by default RGB at native size. priority:
+                requests of a higher one go first; of the same one, those with least left to decode, and the longer they
+                wait the sooner. turn: a time (seconds of `time.monotonic`) that takes the place of that: of the same
+                priority, the earliest goes first. `set_turn` changes it. fast: leave out the loop filter where no frame
+                asked for is concerned itself: quicker, but the frames then differ a little. decode_on: by cores ("cpu")
+                or by a GPU's units ("gpu"; other media are then an error); by default by whichever is estimated to take
+                less time, and by cores what a GPU cannot decode. on_error: "raise": the first group that does not come
+                out ends the request, and concealed errors only show as `damaged`. "skip": each group missing or damaged
+                is an output with an `error`.
 
         Raises IndexError for a frame that is not there, ValueError for an empty list, DecodeError if the source
         cannot be analysed, ValueError for a turn that is no number.

@@ -14,8 +14,8 @@ LONG = 5  # a gap this many times the undisturbed one is a stall
 def stall_limit(slo: Slo, isolated: Iterable[Record] = ()) -> float | None:
     """Return from which length on a time between tokens is a stall.
 
-    With an isolated run, where nothing disturbs anybody: a multiple of its median TBT. Without one, the target: what is
-    usual in the run itself says nothing where streams stand still for most of it. None if there is neither.
+    With an isolated run, where nothing disturbs anybody: a multiple of its median TBT. Without one, the target: the
+    run's own median says nothing where streams stand still for most of it. None if there is neither.
     """
     undisturbed = [tbts(record) for record in isolated if answered(record)]
     if any(gaps.size for gaps in undisturbed):

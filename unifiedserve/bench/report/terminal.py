@@ -16,7 +16,7 @@ BRIEF = [row for row in ROWS if row.brief]
 
 
 def print_summary(run: Run, yardstick: Yardstick, console: Console) -> None:
-    """Print the figures of a run, overall and by kind; what misses its target is red.
+    """Print the figures of a run, overall and by kind; missed targets are red.
 
     Raises ConfigError if the yardstick's ramps leave nothing.
     """

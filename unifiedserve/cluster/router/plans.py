@@ -1,6 +1,6 @@
 """Ask a node what a request with media takes. FlashCodec's plan knows packets, frames and tokens in milliseconds.
 
-What a node says of the same media again is remembered, as a hint only: nothing is lost with a router.
+A node's answer about the same media is remembered, as a hint only: nothing is lost with a router.
 """
 
 from collections.abc import Mapping
@@ -68,7 +68,7 @@ class Plans:
 
 
 def work_of(plan: PlanReply) -> Work:
-    """Return the work for the media of a plan; what cannot be told of a video counts as nothing."""
+    """Return the work for the media of a plan; unknown work of a video counts as nothing."""
     images = [medium for medium in plan.media if medium.kind == "image"]
     visual = sum(medium.tokens for medium in plan.media)
     return Work(

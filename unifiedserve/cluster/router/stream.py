@@ -1,4 +1,4 @@
-"""Read a node's stream of events: what comes before a mark is the client's, the rest waits."""
+"""Read a node's stream of events: text before a mark is the client's, the rest waits."""
 
 import re
 from collections.abc import Callable

@@ -92,7 +92,7 @@ class CudaDevice:
         return False
 
     def divides(self, text: Any, dtype: str) -> bool:
-        """Return False: what sums up over GPUs is not there."""
+        """Return False: sums over GPUs are not there."""
         return False
 
     def decode_bytes(self, text: Any, rows: int, tokens: int, page_size: int) -> int:

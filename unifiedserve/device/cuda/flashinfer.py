@@ -29,8 +29,8 @@ WORKSPACE_BYTES = 128 << 20
 class FlashInferAttention:
     """Attend by FlashInfer's kernels for tensor cores. Plans of a step hold until the next step's are asked for.
 
-    What it lacks is left to `fallback`: dtypes but DTYPES, head sizes but HEAD_DIMS, tokens that see later ones,
-    chunks, sinks, attention across, and plans that are made on the device.
+    `fallback` does the rest: dtypes but DTYPES, head sizes but HEAD_DIMS, tokens that see later ones, chunks, sinks,
+    attention across, and plans that are made on the device.
     """
 
     def __init__(self, device: Device, fallback: Attention) -> None:

@@ -47,7 +47,7 @@ class TimeSlices:
         torch.backends.cudnn.allow_tf32 = False
 
     def give_way(self, giving: bool) -> None:
-        """Do nothing: what is left to others is a matter of budgets."""
+        """Do nothing: budgets decide the part of others."""
 
 
 class Mps(TimeSlices):

@@ -30,7 +30,7 @@ class CudaStream:
             return Issued(work(), self.mark())
 
     def close(self) -> None:
-        """Do nothing: what was issued is done without it."""
+        """Do nothing: issued work is done without it."""
 
     def use(self) -> AbstractContextManager[Any]:
         self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))

@@ -97,8 +97,8 @@ def paged_attention(
     q: [T, q_heads, head_dim], contiguous; keys, values: a layer's [num_pages, page_size, kv_heads, head_dim], strided,
     of the same dtype, one of BLOCK_ELEMENTS; returns the same as q. Products are summed in float32, those of float32
     without TF32. A token sees the keys before its limit, of which a window leaves those less than so many positions
-    before it; what sees none is 0. `scale` is positive, `rules` what some models do beside that. `blocks` are the
-    kernel's sizes, if not those of `blocks_of`, and have keys of which parts are multiples. Raises ValueError if
+    before it; a token that sees none gets 0. `scale` is positive, `rules` what some models do beside that. `blocks` are
+    the kernel's sizes, if not those of `blocks_of`, and have keys of which parts are multiples. Raises ValueError if
     dtypes, heads or strides are others.
     """
     dtype, groups = q.dtype, plan.groups
@@ -199,8 +199,8 @@ def _attend(
 ):
     """Let one tile attend to one part of its keys. The heads are those of one key/value head.
 
-    `scale` is for powers of 2, `cap` of scores before that; what is None (chunk, cap, sinks) is not compiled. With
-    PART_KEYS a program may have several parts of so many keys, which it merges one after another.
+    `scale` is for powers of 2, `cap` of scores before that; parts that are None (chunk, cap, sinks) are not compiled.
+    With PART_KEYS a program may have several parts of so many keys, which it merges one after another.
     """
     part = parts + tl.program_id(0) * 8
     tokens = tl.load(part + 1)

@@ -143,7 +143,7 @@ def _store_kv(
 
 @triton.jit
 def _weight(query_norm, key_norm, is_query, dims, in_head):
-    """Return each head's weights at some dimensions; what values get is not used."""
+    """Return each head's weights at some dimensions; the weight of values is not used."""
     for_query = tl.load(query_norm + dims[None, :], mask=in_head, other=0.0).to(tl.float32)
     for_key = tl.load(key_norm + dims[None, :], mask=in_head, other=0.0).to(tl.float32)
     return tl.where(is_query, for_query, for_key)

@@ -157,7 +157,7 @@ class Arrivals:
         return RequestError(message, ErrorKind.BUSY, code="too_many_requests", retry_after=wait)
 
     def close(self) -> None:
-        """Let the threads end; what waits for one is not begun."""
+        """Let the threads end; requests that wait for one are not begun."""
         for executor in (self._light, self._heavy):
             executor.shutdown(wait=False, cancel_futures=True)
 
@@ -228,7 +228,7 @@ class Arrivals:
 
 
 def _bytes(request: GenerateRequest) -> Counter[MediaKind]:
-    """Return the bytes that a request brings, by kind; what it has several times counts once."""
+    """Return the bytes that a request brings, by kind. A medium that it has several times counts once."""
     brought: Counter[MediaKind] = Counter()
     for kind, data in {id(medium.data): (medium.kind, medium.data) for medium in request.media if medium.data}.values():
         brought[kind] += len(data)

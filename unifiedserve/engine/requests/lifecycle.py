@@ -155,7 +155,7 @@ class Lifecycle:
     def _send(self, active: ActiveRequest) -> None:
         """Send what is stranded of a request, if there are workers for it.
 
-        What another node may be reading is not encoded a second time: that node asks again.
+        Units that another node may be reading are not encoded a second time: that node asks again.
         """
         if active.is_lent:
             self.fail(active, "a worker that had encoded it died", ErrorKind.UNAVAILABLE)

@@ -11,8 +11,8 @@ _BEFORE_DECODE = (Stage.VISION, Stage.ENCODE, Stage.PREFILL)
 def ended_with(name: str, table: RequestTable, placement: Placement) -> Iterator[int]:
     """Yield the attempts (uids) that something is lost of with the worker of this instance.
 
-    Those go on that it has served already, as tokens from later stages show, and those that it was yet to decode. What
-    is only to be drained ends: nobody knows whether an abort came through.
+    Those go on that it has served already, as tokens from later stages show, and those that it was yet to decode.
+    Attempts that are only to be drained end: nobody knows whether an abort came through.
     """
     for uid, attempt in table.attempts():
         route = attempt.route

@@ -82,7 +82,7 @@ def vision_request(
     """Return the media that must be decoded, because nothing can be reused instead.
 
     None if there are none. Vision recalls what is to be reused if it `recalls`; else, where that is in another memory,
-    prefill does. Media with a window are wanted whole: what is reused of them is recalled when its turn comes, if it is
+    prefill does. Media with a window are wanted whole: units to reuse are recalled when their turn comes, if they are
     still there.
     """
     window = active.planned.window

@@ -13,8 +13,8 @@ class StageCosts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Give the seconds that pieces of work take alone on the machine. Work that is not given takes no time.
 
     `half` and `waste` are what is lost when they share it. A pass over the weights takes as long for one token as for a
-    few: what tokens cost comes on top. Context is counted in tokens that are attended to, by each sequence that decodes
-    and by each prompt token.
+    few: the cost of tokens comes on top. Context is counted in tokens that are attended to, by each sequence that
+    decodes and by each prompt token.
     """
 
     decode_pass: float = 0.0
@@ -66,7 +66,7 @@ class StageCosts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return self.prefill_pass + tokens * self.prompt_token + attended * self.prompt_context
 
     def mixed(self, tokens: int, attended: float, sequences: int, context: int) -> float:
-        """Return the seconds of one pass over both: what sequences cost comes on top of what prompts cost."""
+        """Return the seconds of one pass over both: the cost of sequences comes on top of that of prompts."""
         return self.prefill(tokens, attended) + sequences * self.sequence + context * self.context_token
 
     def encode(self, visual_tokens: int) -> float:

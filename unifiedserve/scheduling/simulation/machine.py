@@ -87,7 +87,7 @@ class Cores:
         return [(sizes[cores], own) for cores, own in members.items() if own]
 
     def _shared_out(self, count: int, demands: Sequence[Demand]) -> list[float]:
-        """Share out the cores to the heaviest threads first: what these cannot use is the others' (max-min fair)."""
+        """Share out the cores to the heaviest threads first: others get their unused part (max-min fair)."""
         rates = [0.0] * len(demands)
         left = float(count)
         weights = [demand.threads * NICE_STEP**-demand.nice for demand in demands]

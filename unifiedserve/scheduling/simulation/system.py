@@ -305,7 +305,7 @@ class System:
         return any(self.travels(encoder, route.prefill) for encoder in route.encode)
 
     def _shape(self, request: Request) -> Shape:
-        """Return what a request needs: what was generated before a preemption is part of the prompt."""
+        """Return what a request needs: tokens generated before a preemption are part of the prompt."""
         arrival, rules, position, units = request.arrival, self.rules, 0, []
         for gap, tokens in zip(arrival.gaps, arrival.units, strict=False):
             position += gap

@@ -153,7 +153,7 @@ class Turn:
     def take(self, facts: Facts) -> Decision:
         """Return what to do next: a pass over prompt chunks and sequences, then a batch of the encoder.
 
-        While one is under way there is no other. Where no sequence decodes, what has begun to be read is waited for a
+        While one is under way there is no other. Where no sequence decodes, reads that have begun are waited for a
         moment: a pass that began without it would be long.
         """
         state = self._state(facts)

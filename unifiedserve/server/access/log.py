@@ -63,7 +63,7 @@ class _Answer:
         self._id = id
 
     async def receive(self) -> Message:
-        """Return what comes next from the client; what is sent after it has gone reaches nobody."""
+        """Return what comes next from the client; bytes sent after it has gone reach nobody."""
         message = await self._receive()
         if message["type"] == "http.disconnect":
             self._sends_body = False

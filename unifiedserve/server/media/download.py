@@ -60,7 +60,7 @@ class Downloader:
     async def fetch(self, url: str, take: Callable[[int], None] = unbounded) -> bytearray:
         """Return the bytes at `url`; raise RequestError 400 that names the host and the reason.
 
-        `take` is told how many bytes come before they are in memory; what it raises ends the download.
+        `take` is told how many bytes come before they are in memory; its errors end the download.
         """
         parsed = _parse(url)
         try:

@@ -58,7 +58,7 @@ class Bodies:
         return held
 
     async def _fill(self, held: "HeldBody", request: Request, limit: int) -> None:
-        """Take a body in; what comes keeps the time limit off."""
+        """Take a body in; bytes that come keep the time limit off."""
         progress = _Progress(self._timeout)
         try:
             async with asyncio.timeout_at(progress.deadline) as end:

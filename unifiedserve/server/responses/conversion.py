@@ -120,7 +120,7 @@ def _places(message: str, item: InputItem, place: str) -> dict[str, str]:
 
 
 def _add(messages: list[Message], item: InputItem, place: str) -> None:
-    """Append an item; what an assistant thought, said and called, one item each, is one message."""
+    """Append an item; an assistant's thoughts, words and calls, one item each, are one message."""
     last = messages[-1] if messages and messages[-1].role == "assistant" else None
     match item:
         case MessageItem():

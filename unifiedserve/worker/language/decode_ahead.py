@@ -1,7 +1,7 @@
 """Decode on a device that keeps the rows of its sequences: a step is launched before the last one's tokens are known.
 
 The device goes on with what it has drawn. The host learns a step later that an answer has ended, so that a row may be
-computed once too often: what comes of it is dropped, and its pages are given back only when that step is done.
+computed once too often: its result is dropped, and its pages are given back only when that step is done.
 """
 
 import heapq

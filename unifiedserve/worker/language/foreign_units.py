@@ -62,9 +62,9 @@ class ForeignUnits:
         self._foreign.setdefault(message.uid, _Foreign()).offers[message.unit] = offer
 
     def begin(self, uid: int, units: Iterable[int]) -> Taken:
-        """Begin to read these units, if there are pages for all of the prompt's; what the cache has arrives at once.
+        """Begin to read these units, if there are pages for all of the prompt's; cached units arrive at once.
 
-        What no address is known of is asked for: other nodes encode it now that there is room.
+        Units without a known address are asked for: other nodes encode it now that there is room.
         """
         foreign, prompt = self._foreign[uid], self._prompts[uid]
         if foreign.room is None and (taken := self._take_room(foreign, prompt)) != "taken":

@@ -30,7 +30,7 @@ class FreedPages:
         self._tell(Stage.VISION, Stage.PREFILL)
 
     def by_sender(self) -> None:
-        """Tell all: what was held for another memory was read there, or is not wanted any more."""
+        """Tell all: pages held for another memory were read there, or are not wanted any more."""
         self._tell(Stage.VISION, Stage.PREFILL)
 
     def by_answers(self) -> None:

@@ -14,7 +14,7 @@ LONGEST, SHORTEST = 3, 2
 def look_up(tokens: NDArray[np.intc], most: int) -> list[int]:
     """Return the `most` tokens after the latest earlier place that ends like tokens [n]. n > 0; [] without one.
 
-    What followed may reach to the end of all tokens: it goes on from its own start then, as a text with a period does.
+    The tokens may reach to the end of all: it goes on from its own start then, as a text with a period does.
     """
     if most < 1 or (start := _after_match(tokens)) is None:
         return []

@@ -142,7 +142,7 @@ class VisionLane:
         self._drop(uid)
 
     def held(self, stage: Stage) -> dict[str, list[int]]:
-        """Return nothing: what is taken here is not known to anybody yet, and what was recalled is sent on at once."""
+        """Return nothing: nobody knows yet of the pages taken here, and recalled ones are sent on at once."""
         return {}
 
     def drop(self, abort: Abort) -> None:

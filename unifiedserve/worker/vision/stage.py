@@ -270,7 +270,7 @@ class VisionStage:
         return WatchedUnits(patches.uid, patches.units, pages)
 
     def drop(self, uid: int) -> None:
-        """Forget a request, if it is here, and release its pages; what is still being decoded for it is cancelled."""
+        """Forget a request, if it is here, and release its pages; its decoding is cancelled."""
         job = self._jobs.pop(uid, None)
         if job is None:
             return

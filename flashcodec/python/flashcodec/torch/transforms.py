@@ -1,7 +1,7 @@
 """Define TorchCodec's transforms, which a decoder applies to frames before it returns them.
 
 Crops, one resize and crops after it are part of the pass that writes RGB, so pixels outside of them are not computed;
-what follows a second resize is done to the tensors. `Resize` equals torchvision's, bit for bit.
+steps after a second resize are done to the tensors. `Resize` equals torchvision's, bit for bit.
 """
 
 import sys
