@@ -255,7 +255,7 @@ class NixlCarrier:
         return self._sources[text]
 
     def _prepare(self, agent: str, regions: Mapping[str, _Region]) -> _Prepared:
-        """Have NIXL look once at all pages and words of epochs. They are an agent's, "" for this one."""
+        """Have NIXL look once at all pages and words of epochs of an agent. "" is this one."""
         pages, epochs = (
             self._agent.prepare(agent, np.concatenate([areas(region) for region in regions.values()]))
             for areas in (_Region.page_areas, _Region.epoch_areas)

@@ -108,7 +108,7 @@ class NixlAgent:
         return Pieces(len(self._prepared) - 1)
 
     def read(self, there: Pieces, source: Places, here: Pieces, into: Places) -> NixlRead:
-        """Begin to read pieces of another agent into as many of one's own. They are equally large."""
+        """Begin to read pieces of another agent into as many equal ones of one's own."""
         with _named():
             own, others = self._prepared[here], self._prepared[there]
             handle = self._agent.make_prepped_xfer("READ", own, into, others, source)

@@ -198,9 +198,9 @@ class SchedulingOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def step_seconds(self) -> float:
-        """Return the longest that a step which prefills may take, for short requests.
+        """Return the most seconds of a step that prefills: half the target of short requests.
 
-        These may come meanwhile: half their target.
+        These may come meanwhile.
         """
         return (self.slo_ttft / 1000 or _SHORT_TARGET) / 2
 
@@ -212,7 +212,7 @@ class SchedulingOptions(msgspec.Struct, frozen=True, kw_only=True):
         return self.step_seconds if self.slo_ttft else 0.0
 
     def seconds_between_tokens(self, decode_step: float) -> float:
-        """Return the target for streams beside heavy work. It is given the seconds of a lone decode step."""
+        """Return the target for streams beside heavy work, from a lone decode step's seconds."""
         return self.slo_tbt / 1000 or _PACE * decode_step
 
     @property
@@ -222,7 +222,7 @@ class SchedulingOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rest_between_steps(self) -> float:
-        """Return the least rest for others after a decode step. It is a share of the step."""
+        """Return the least rest for others after a decode step, as a share of it."""
         return _LEAST_REST if self.slo_tbt else _REST
 
     @property

@@ -140,10 +140,7 @@ class SideStream(Protocol):
     """Queue work apart. `Device.fence` does not wait for it unless it is used."""
 
     def use(self) -> AbstractContextManager[Any]:
-        """Issue to it what is issued meanwhile, and fence it.
-
-        That comes behind all that was issued elsewhere before.
-        """
+        """Issue the block's work to this stream, behind all earlier work elsewhere, and fence it."""
 
     def record(self, work: Callable[[], object]) -> Callable[[], object]:
         """Return what does the work again, on the same tensors, whatever their values; call it within `use`.
@@ -337,7 +334,7 @@ class Device(Protocol):
         """
 
     def video_bytes(self) -> int:
-        """Return the bytes of video decoders when all are in use. They are of its own memory."""
+        """Return the bytes of its own memory that all video decoders take in use."""
 
     def slowness(self) -> str | None:
         """Say why it is slower than it should be, for a warning at the start; None if it is not."""

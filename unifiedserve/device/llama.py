@@ -67,10 +67,7 @@ class Rotary:
 
 
 def fits(model: Any, dtype: torch.dtype, dtypes: Collection[torch.dtype]) -> bool:
-    """Return whether a text model of transformers has these layers.
-
-    Its dtype is one of the `dtypes` that a device knows.
-    """
+    """Return whether a text model of transformers has these layers, in one of the `dtypes`."""
     known = dtype in dtypes and is_llama_like(model.config)
     return known and all(parameter.is_contiguous() for parameter in model.parameters())
 

@@ -33,7 +33,7 @@ class Attention(Protocol):
         """
 
     def scratch_of_rows(self, rows: int, context: int, heads: int, head_dim: int) -> int:
-        """Return the most float32 of scratch that `of_rows` needs. Its queries have so many heads."""
+        """Return the most float32 of scratch that `of_rows` needs for so many query heads."""
 
     def of_spans(self, spans: Sequence[CrossSpan], groups: int) -> PlannedAttention:
         """Plan attention across: each span's tokens attend to all of its rows, which are pages of one key."""

@@ -98,7 +98,7 @@ def _check_for_gpus(config: EngineConfig, placement: Placement) -> None:
 
 
 def _check_divisible(ranks: int, device: Device, text: Any, dtype: str) -> None:
-    """Raise ConfigError if layers cannot be divided among several ranks on the device. They are a language model's."""
+    """Raise ConfigError if the device cannot divide a language model's layers among several ranks."""
     if ranks == 1 or device.divides(text, dtype):
         return
     option = f"--tensor-parallel-size {ranks}"

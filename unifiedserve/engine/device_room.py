@@ -54,10 +54,7 @@ def _visitors(placement: Placement, own: EngineLayout) -> list[Instance]:
 
 
 def check_role(started: Placement, changed: Placement, memory: str) -> None:
-    """Raise ConfigError if a role change needs more of a device than was set aside.
-
-    The engine sets it aside when it starts.
-    """
+    """Raise ConfigError if a role change needs more of a device than was set aside."""
     before, after = _takers(started, memory), _takers(changed, memory)
     more = next((what for what, count in after.items() if count > before[what]), None)
     if more is not None:

@@ -96,7 +96,7 @@ class EngineMemory:
         self.shared = SharedMemory.create(layout, self._pages, pools)
 
     def sum_weights(self) -> list[int]:
-        """Return a sum over the bytes of each host copy of the weights. It is to be compared later."""
+        """Return a sum over the bytes of each host copy of the weights, for comparison."""
         return [sum_in_host(weights) for weights in self._all_weights if weights.place == "host"]
 
     def load_again(self, model_dir: Path) -> None:

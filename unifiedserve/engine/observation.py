@@ -98,7 +98,7 @@ class Observation:
         return running.workers.memory_uses if running else {}
 
     def peaks(self) -> dict[PoolKey, int]:
-        """Return the most pages in use at once, by memory and buffer. They count since the workers started."""
+        """Return the most pages in use since the workers started, by memory and buffer."""
         memory = self._memory()
         if memory is None:
             return {}

@@ -49,7 +49,7 @@ class Footprint(NamedTuple):
 def rehearse_alone(
     layout: EngineLayout, memory: MemoryLayout, rehearse: Callable[[SharedMemory], Footprint]
 ) -> Footprint:
-    """Let `rehearse` have the smallest buffers for a worker of a memory, and free them. The memory has this layout."""
+    """Let `rehearse` have the smallest buffers for a worker of this layout, and free them."""
     small = msgspec.structs.replace(
         memory,
         kv=PoolSize(layout.state_pages + 1, memory.kv.page_bytes),

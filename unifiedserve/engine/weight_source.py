@@ -76,7 +76,7 @@ def schemes(bits: int, model_config: Any) -> SchemeOf:
 
 
 def wanted_by(networks: Collection[Network], model_config: Any) -> Wanted:
-    """Return a function that tells whether these networks need a tensor. It knows tensors by their names in memory."""
+    """Return a function that tells by a tensor's name whether these networks need it."""
     if len(networks) == len(Network):
         return all_tensors
     network_of = networks_of_checkpoint(model_config)

@@ -98,7 +98,7 @@ class SamplingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def finish(
         self, token: int, generated: int, eos_token_ids: Collection[int]
     ) -> tuple[Literal["stop", "length"] | None, int | None]:
-        """Return why an answer ends with a token, and its stop token. The token is the last of `generated` ones."""
+        """Return why an answer ends with its newest token, and that one if it stops."""
         if token in self.stop_token_ids:
             return "stop", token
         if token in eos_token_ids and not self.ignore_eos:

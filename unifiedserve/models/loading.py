@@ -73,7 +73,7 @@ def build_model(
 
 
 def empty_checkpoint(config: Any, dtype: torch.dtype) -> dict[str, Tensor]:
-    """Return a checkpoint of `config` as meta tensors of `dtype`. They have the names in it, sorted.
+    """Return a checkpoint of `config` as meta tensors of `dtype`, by its own names, sorted.
 
     Tied tensors are there once.
     """

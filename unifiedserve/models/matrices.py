@@ -19,17 +19,17 @@ _TOWER = re.compile(
 
 
 def language_matrices(config: Any) -> Callable[[str], bool]:
-    """Return a function that tells whether the language model multiplies with a matrix.
+    """Return a function that tells by name whether the language model uses a matrix.
 
-    It takes the name in a checkpoint. Experts' are left out, as transformers takes all of a layer as one tensor; so are
-    those with few outputs, on which much depends: what chooses the experts, and the decay of linear attention.
+    Experts' are left out, as transformers takes all of a layer as one tensor; so are those with few outputs, on which
+    much depends: what chooses the experts, and the decay of linear attention.
     """
     wanted = [_LAYER, _HEAD, *([_EMBEDDING] if _tied(config) else [])]
     return lambda name: not _OTHERS.search(name) and any(pattern.search(name) for pattern in wanted)
 
 
 def head_matrix(config: Any) -> Callable[[str], bool]:
-    """Return a function that tells whether the head multiplies with a matrix. It takes the name in a checkpoint."""
+    """Return a function that tells by name whether the head uses a matrix."""
     pattern = _EMBEDDING if _tied(config) else _HEAD
     return lambda name: bool(pattern.search(name)) and not _OTHERS.search(name)
 

@@ -181,7 +181,7 @@ def _keys(size: Any) -> set[str]:
 
 
 def picture_tokens(config: Any, side: int) -> int:
-    """Return the visual tokens of a picture, by transformers' rule for selecting features. These are the encoder's."""
+    """Return the visual tokens of a picture, by transformers' rule for selecting an encoder's features."""
     vision = config.vision_config
     tokens: int = (side // vision.patch_size) ** 2
     tokens += vision.model_type in WITH_CLASS_TOKEN

@@ -75,7 +75,7 @@ def image_rules(model_dir: Path) -> Rules:
 
 
 def video_rules(model_dir: Path, defaults: Mapping[str, Any]) -> Rules:
-    """Read the rules for videos over their class's defaults. These are transformers'."""
+    """Read the rules for videos over the defaults of their class in transformers."""
     return raw_rules(*video_file(model_dir), defaults)
 
 
@@ -94,7 +94,7 @@ def image_file(model_dir: Path) -> tuple[str, Mapping[str, Any]]:
 
 
 def video_file(model_dir: Path) -> tuple[str, Mapping[str, Any]]:
-    """Find the fields for videos where transformers looks first. They may be those for images."""
+    """Find the fields for videos where transformers looks first, maybe those for images."""
     nested = read_json(model_dir / NESTED, default={})
     if given := nested.get("video_processor"):
         return f"{model_dir / NESTED}: video_processor", given

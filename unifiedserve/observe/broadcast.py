@@ -30,7 +30,7 @@ class Broadcast:
             self._sheet.close()
 
     def watches(self, viewer: str | None) -> bool:
-        """Return whether a viewer of this name is there and wants frames. The frames are the request's."""
+        """Return whether a viewer of this name is there and wants the request's frames."""
         return self._live.watches(viewer)
 
     def admitted(
@@ -55,6 +55,6 @@ class Broadcast:
     def decoded(
         self, viewer: str | None, request: str, media: Sequence[MediaPlan], units: WatchedUnits, encoder: str
     ) -> None:
-        """Show the frames in these units of a request. They are where this `encoder` finds them."""
+        """Show the frames in these units of a request, where this `encoder` finds them."""
         if viewer is not None and self._sheet is not None:
             self._sheet.show(viewer, request, media, units, encoder)

@@ -38,7 +38,7 @@ class ContactSheet:
         self._thread = ThreadPoolExecutor(1, "contact-sheet")
 
     def show(self, viewer: str, request: str, media: Sequence[MediaPlan], decoded: WatchedUnits, encoder: str) -> None:
-        """Tell the viewer of these units as soon as there are pictures. The request has such `media`."""
+        """Tell the viewer of these units of the `media` as soon as there are pictures."""
         if self._waiting == _MOST_WAITING:
             return
         self._waiting += 1

@@ -38,12 +38,12 @@ class ChangingPlacement:
         return None if self._under_way else self.placement
 
     def start(self, before: Instance, after: Instance, now: float) -> RoleChange:
-        """Let an instance take no new requests from now on (monotonic seconds). It is to change."""
+        """Let an instance that is to change take no new requests from now on (monotonic seconds)."""
         self._under_way[after.name] = change = RoleChange(before, after, now)
         return change
 
     def heirs(self, change: RoleChange) -> list[str]:
-        """Return the instances that can go on with an instance's answers. They host decode in its memory."""
+        """Return the hosts of decode in its memory that can continue an instance's answers."""
         if Stage.DECODE not in change.before.stages:
             return []
         return [name for name in self.open.hosts(Stage.DECODE) if self.open.memory_of(name) == change.before.memory]

@@ -157,7 +157,7 @@ class Placement(msgspec.Struct, frozen=True):
 
     @property
     def sends_back(self) -> bool:
-        """Tell whether requests may leave a memory for prefill, and return to decode. They are encoded in it."""
+        """Tell whether requests may return to decode to the memory that encoded them."""
         hosted = list(map(self.hosted_in, self.memories))
         leaves = any({Stage.ENCODE, Stage.DECODE} <= stages and Stage.PREFILL not in stages for stages in hosted)
         return leaves and any(Stage.PREFILL in stages and Stage.DECODE not in stages for stages in hosted)
@@ -195,10 +195,7 @@ class Placement(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, instances=instances)
 
     def beside(self, name: str) -> list[Instance]:
-        """Return the other instances that may want the same cores, or the same GPU.
-
-        The name is that of one instance.
-        """
+        """Return the other instances that may want the cores, or the GPU, of this one."""
         own = next(instance for instance in self.instances if instance.name == name)
         others = (other for other in self.instances if other.name != name and other.meets(own))
         return [other for other in others if self._shares_gpu(own, other)]

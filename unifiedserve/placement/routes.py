@@ -40,7 +40,7 @@ class Route(msgspec.Struct, frozen=True, array_like=True):
         return msgspec.structs.replace(self, decode=host)
 
     def without(self, name: str) -> "Route":
-        """Return the route of answers in decode without an instance that has left. That one does not decode them."""
+        """Return the route of answers in decode without an instance of other stages that left."""
         encode = tuple(host for host in self.encode if host != name)
         vision, prefill = ("" if self.vision == name else self.vision), self.prefill
         return Route(vision, encode, self.decode if prefill == name else prefill, self.decode)

@@ -52,10 +52,7 @@ class Case:
         return [each.generate for each in self.arrivals]
 
     def records(self, rate: float, tokens: Sequence[Sequence[float]]) -> list[Record]:
-        """Return the requests at a rate as a client would have recorded them.
-
-        The times (seconds) are those of `tokens`.
-        """
+        """Return the requests at a rate as a client would record them, with `tokens`' times (seconds)."""
         return [
             Record(
                 request=str(uid),
@@ -140,7 +137,7 @@ class Case:
         simulator.run()
 
     def _fails(self, simulator: Simulator, rate: float, goal: float, until: float) -> bool:
-        """Let a run go on to its last deadline. It ends before if too many requests have missed one."""
+        """Let a run go on to its last deadline, or until too many miss one."""
         requests = self.records(rate, [[]] * len(self.arrivals))
         first = [record.due + self.slo.ttft_of(record) for record in requests]
         last = [last_due(record, self.slo, tokens) for record, tokens in zip(requests, self.tokens, strict=True)]

@@ -79,7 +79,7 @@ def _on_cores(cores: int) -> Iterator[Layout]:
 
 
 def _split(method: str, kinds: Sequence[Processes], cores: int) -> Iterator[Layout]:
-    """Yield the method with groups of cores. Their sizes are multiples of an eighth of all."""
+    """Yield the method with groups of cores, in multiples of an eighth of all."""
     step = max(1, cores // _SPLITS)
     for sizes in _divisions(cores // step, len(kinds)):
         counts = tuple(size * step for size in sizes[:-1])

@@ -53,7 +53,7 @@ def needed(record: Record, slo: Slo, tokens: int) -> float:
 def latencies(
     records: Sequence[Record], tokens: Sequence[int], slo: Slo, busy: Mapping[Stage, float] | None = None
 ) -> Latencies:
-    """Return the figures of a run. Its requests were to have so many `tokens`."""
+    """Return the figures of a run whose requests were to have so many `tokens`."""
     scales = sorted(needed(record, slo, count) for record, count in zip(records, tokens, strict=True))
     first = [record.token_times[0] - record.due for record in records if record.token_times]
     gaps = np.concatenate([tbts(record) for record in records]) if records else np.zeros(0)

@@ -40,7 +40,7 @@ class Pool:
                 process.terminate()
 
     def map(self, function: Callable[..., T], calls: Iterable[tuple[Any, ...]]) -> list[T]:
-        """Return what the function returns for the case and each of these arguments. It is a module's own."""
+        """Return the results of a module's function for the case and each of these arguments."""
         if self._executor is None:
             return [function(self._case, *arguments) for arguments in calls]
         return [each.result() for each in [self._executor.submit(_call, function, arguments) for arguments in calls]]

@@ -150,6 +150,6 @@ class Search:
 
 
 def _shares(devices: int) -> list[tuple[int, float]]:
-    """Return the numbers of devices to search over, and each one's share of trials. They come in turn."""
+    """Return the numbers of devices to search over in turn, and each share of trials."""
     fewer = [devices >> halves for halves in range(1, devices.bit_length())]
     return [(devices, _ALL if fewer else 1.0), *((number, (1 - _ALL) / len(fewer)) for number in fewer)]

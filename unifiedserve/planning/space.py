@@ -78,7 +78,7 @@ class Space:
 
 
 def _choices(method: str, place: int, like: Candidate = _DEFAULTS) -> Choices:
-    """Return the choices of a placement with a candidate's options. It has a place in its method."""
+    """Return a placement's choices, by its place in its method, with a candidate's options."""
     return {
         "method": method,
         f"placement of {method}": place,

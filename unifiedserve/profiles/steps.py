@@ -5,5 +5,5 @@ from unifiedserve.scheduling.profile import StepSeconds
 
 
 def steps_of(profile: HardwareProfile, threads: int) -> StepSeconds:
-    """Return the costs of steps for a worker alone. It has a GPU, or so many threads of a CPU."""
+    """Return the steps' costs for a worker alone on a GPU or so many threads."""
     return profile.costs.steps(slower=max(1.0, profile.device.cores / threads))

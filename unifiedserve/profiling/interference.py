@@ -34,7 +34,7 @@ Matrix = dict[Stage, dict[Stage, float]]
 async def measure_interference(
     asker: Asker, works: Mapping[Stage, Work], costs: StageCosts, effort: Effort, step: Callable[[str], object]
 ) -> Matrix:
-    """Return how many times longer each stage takes beside each other one. The server has a process for each."""
+    """Return how many times longer each stage takes beside each other one, in separate processes."""
     lone = {}
     for stage, work in works.items():
         step(f"{stage} alone")
@@ -92,10 +92,7 @@ def alone_in(stage: Stage, costs: StageCosts, lone: Sequence[Span]) -> Alone:
 
 
 def factors(stage: Stage, stages: Iterable[Stage], runs: Iterable[Sequence[Span]], alone: Alone) -> dict[Stage, float]:
-    """Return how many times longer a stage takes beside each of the others.
-
-    The factors are 1 or more, from the spans of some runs.
-    """
+    """Return how many times longer a stage takes beside others, from some runs' spans."""
     others = [other for other in stages if other is not stage]
     rows, seconds = [], []
     for spans in runs:

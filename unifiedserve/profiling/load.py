@@ -39,7 +39,7 @@ def share_now() -> float:
 
 
 def _own_seconds() -> float:
-    """Return the processor time of this process and its children. Those included it has waited for."""
+    """Return the processor time of this process and its children, ended ones included."""
     here = psutil.Process()
     total = _seconds(here) + sum(here.cpu_times()[2:4])
     for child in here.children(recursive=True):

@@ -67,9 +67,9 @@ def scheme_of(kind: str) -> Scheme:
 
 
 def read_blocks(rows: Bytes, kind: str, scheme: Scheme) -> QuantizedMatrix:
-    """Turn a matrix's rows uint8 [outputs, bytes] of one of `KINDS` into codes.
+    """Turn a matrix's rows uint8 [outputs, bytes] of one of `KINDS` into codes of its scheme.
 
-    These are of `scheme_of` it, or of EIGHT_BITS.
+    The scheme is `scheme_of` it, or EIGHT_BITS.
     """
     values, size = gguf.GGML_QUANT_SIZES[Kind[kind]]
     step = max(1, _CHUNK // (rows.shape[1] // size * values))

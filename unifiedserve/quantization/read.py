@@ -96,7 +96,7 @@ def quantization_config(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def require_plain(config: Mapping[str, Any], option: str) -> None:
-    """Raise ConfigError if `option` asks to quantise a quantised checkpoint. Its config.json says that it is."""
+    """Raise ConfigError if `option` asks to quantise a checkpoint that its config.json calls quantised."""
     if quantized := quantization_config(config):
         raise ConfigError(
             f"{option}: this checkpoint is quantised already ({_method(quantized)}); "

@@ -123,7 +123,7 @@ class Grammars:
             return Matcher(compiled.deep_copy())
 
     def check(self, grammar: str) -> None:
-        """Raise GrammarError unless some text follows the grammar's rules. Its first token shows as much."""
+        """Raise GrammarError unless some text can follow the grammar's rules, by its first token."""
         self.matcher(grammar).allowed((), self._vocabulary)
 
     def wait(self) -> None:

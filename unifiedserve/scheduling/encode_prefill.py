@@ -88,10 +88,7 @@ def _in_between(state: State, budget: Budget, encoding: Collection[int], sharing
 
 
 def _overtaking(ready: Iterable[PrefillState], budget: Budget, most: int) -> list[PrefillState]:
-    """Return the short requests that come before the first in turn.
-
-    They have its priority, and need `most` tokens together.
-    """
+    """Return short requests of the first's priority that come before it, up to `most` tokens."""
     if not budget.short_tokens or not most:
         return []
     found: list[PrefillState] = []

@@ -157,7 +157,7 @@ class Connection(H11Protocol):
 
 
 def descriptors_for_connections() -> int:
-    """Return how many connections there may be. It asks for as many descriptors as this process may have."""
+    """Return how many connections there may be, after asking for the most descriptors."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     given = _ENOUGH_DESCRIPTORS if most == resource.RLIM_INFINITY else min(most, _ENOUGH_DESCRIPTORS)
     resource.setrlimit(resource.RLIMIT_NOFILE, (given, most))

@@ -56,7 +56,7 @@ class Outbox:
             self._put(host, message)
 
     def tell_freed(self, stage: Stage, memory: str, *, oneself: bool = False) -> None:
-        """Tell hosts of `stage` that take pages of a memory of new ones. This one is among them if it asks."""
+        """Tell hosts of `stage` of new pages in a memory, this one if it asks."""
         for host in self._placement.takers(stage, memory):
             if oneself or host != self._instance:
                 self.send(host, PagesFreed())

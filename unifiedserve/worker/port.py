@@ -87,5 +87,5 @@ class Port(NamedTuple):
         self.outbox.heard(reborn.number)
 
     def used(self, stage: Stage, pages: int, memory: str = "") -> None:
-        """Tell how many pages of the stage's buffer are in use. It is its own memory's or another one's."""
+        """Tell how many pages of the stage's buffer are in use, in some memory."""
         self.status.used(self.instance, stage, pages, memory or self.memory)

@@ -24,7 +24,7 @@ class Reporter:
         self._address = address
 
     def tokens(self, tokens: list[Token], through: Iterable[int] = ()) -> None:
-        """Report what was sampled, and the requests at the ends of their prompts. These want no tokens."""
+        """Report samples, and requests at the ends of their prompts that want no tokens."""
         self._report.tokens.extend(tokens)
         self._report.through.extend(through)
 
@@ -36,7 +36,7 @@ class Reporter:
         self._report.lookups.extend(lookups)
 
     def decoded(self, decoded: WatchedUnits) -> None:
-        """Report at once what was decoded of a watched request. It comes before the answer then."""
+        """Report at once what was decoded of a watched request, before the answer."""
         self._report.decoded.append(decoded)
         self._send(self._report.counts)
 

@@ -130,7 +130,7 @@ class Zygote:
 
 
 def _wait(pid: int) -> int:
-    """Return the exit code of a forked process that has ended. It is minus the signal that killed it."""
+    """Return the exit code of an ended child, or minus the signal that killed it."""
     _, status = os.waitpid(pid, 0)
     return os.waitstatus_to_exitcode(status)
 

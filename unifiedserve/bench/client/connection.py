@@ -21,7 +21,7 @@ def key_headers() -> dict[str, str]:
 
 
 def server_at(url: str) -> str:
-    """Return the URL of the server that clients reach at `url`. The latter may end with /v1.
+    """Return the URL of the server that clients reach at `url`. `url` may end with /v1.
 
     Raises ConfigError if `url` is none.
     """

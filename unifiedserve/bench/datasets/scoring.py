@@ -67,7 +67,7 @@ def _reading(text: str, choices: Sequence[str]) -> set[int]:
 
 
 def _contradicting(rest: str, choices: Sequence[str]) -> set[int]:
-    """Return the choices that the line after its first letter names as well.
+    """Return choices that the line names behind its first letter.
 
     It names another's text and nothing else, or letters.
     """

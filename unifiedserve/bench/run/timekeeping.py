@@ -31,7 +31,7 @@ class Timekeeper:
             self._late.append(self._clock.now() - at)
 
     def timing(self, records: Iterable[Record], ttft: tuple[float, float] | None) -> Timing:
-        """Return what was measured and the requests' lateness. The mean TTFT here and at the server comes along."""
+        """Return the measured times, the requests' lateness, and the mean TTFT here and there."""
         began, used = self._began
         late = [record.sent - record.due for record in records] or [0.0]
         p50, p99, largest = np.percentile(late, [50, 99, 100]).tolist()

@@ -54,7 +54,7 @@ def _videos(kind: Kind, numbers: Iterator[int], seed: int, rng: np.random.Genera
 
 
 def image(pixels: float, number: int, seed: int, rng: np.random.Generator) -> Image:
-    """Return an image of about so many pixels. It has one of the aspects that cameras and screens have."""
+    """Return an image of about so many pixels, in an aspect of cameras and screens."""
     aspect = _ASPECTS[int(rng.integers(len(_ASPECTS)))]
     height = max(16, round(math.sqrt(pixels / aspect)))
     return Image(max(16, round(height * aspect)), height, number, seed)

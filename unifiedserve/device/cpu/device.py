@@ -91,7 +91,7 @@ class CpuDevice:
         return getattr(torch, dtype) in KERNEL_DTYPES
 
     def divides(self, text: Any, dtype: str) -> bool:
-        """Tell whether kernels run a text config's layers. They can sum up parts of these."""
+        """Tell whether kernels run a text config's layers, and can sum up their parts."""
         return self.panels(dtype) and is_llama_like(text)
 
     def view(self, memory: Memory) -> Tensor:

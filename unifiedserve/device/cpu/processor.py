@@ -56,6 +56,6 @@ def thread_pool() -> _core.ThreadPool:
 
 
 def use_threads(threads: int) -> None:
-    """Have the calling thread compute with so many threads. It holds for torch and our kernels."""
+    """Have the calling thread compute with so many threads, in torch and our kernels."""
     torch.set_num_threads(threads)
     thread_pool()  # a language model keeps the pool that it was built with, and does not ask

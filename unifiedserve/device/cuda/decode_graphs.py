@@ -95,7 +95,7 @@ class DecodeGraphs:
         return self._last_places[1]
 
     def _step(self, rows: int, context: int) -> None:
-        """Do a step of the first `rows` rows up to their logits. Their contexts are no longer than that."""
+        """Do a step of the first `rows` rows up to their logits. None is longer than `context`."""
         state = self._state
         places = state.lengths[:rows].clamp(min=0)
         positions = (places + state.offsets[:rows]).long().expand(self._position_rows, rows)

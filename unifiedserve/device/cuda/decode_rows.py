@@ -53,7 +53,7 @@ class DecodeRows:
             self._buffer.index_copy_(0, changes[0], changes[1].int())
 
     def advance(self, rows: int) -> None:
-        """Let the lengths of the first `rows` rows grow by their new tokens. The device does it."""
+        """Let the first `rows` rows' lengths grow by their new tokens, on the device."""
         lengths = self.lengths[:rows]
         lengths += (lengths >= 0).int()
 

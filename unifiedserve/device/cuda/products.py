@@ -44,12 +44,12 @@ def _wrong(shapes: str, error: float) -> str:
 
 
 def _error(found: Tensor, left: Tensor, weight: Tensor) -> float:
-    """Return the largest error of results in some columns. It is relative to the largest result."""
+    """Return the largest error in some columns, relative to the largest result."""
     step = max(1, len(weight) // COMPARED)
     expected = left @ weight[::step].T
     return float((found[:, ::step].float().cpu() - expected).abs().max() / expected.max())
 
 
 def _numbers(rows: int, columns: int, end: int, generator: torch.Generator) -> Tensor:
-    """Return small whole numbers, so that each part of a sum counts. They are exact in any type and not below 0."""
+    """Return small whole numbers, exact in any type. None is below 0, so that each part of a sum counts."""
     return torch.randint(0, end, (rows, columns), generator=generator, dtype=torch.int8).float()

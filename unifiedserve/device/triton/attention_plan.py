@@ -183,7 +183,7 @@ def tokens_of_tile(groups: int, tile_rows: int = TILE_ROWS) -> int:
 
 
 def parts_of(context: int) -> int:
-    """Return into how many parts a row's keys are split. The row may have so many tokens of context."""
+    """Return how many parts a row's keys are split into, for so many tokens."""
     return -(-context // PART_KEYS)
 
 

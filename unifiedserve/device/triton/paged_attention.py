@@ -455,7 +455,7 @@ def _tanh(x):
 
 @triton.jit
 def _sink(sinks, head, highest, used):
-    """Return what sinks add to sums of powers of 2. These are relative to 2 ** highest."""
+    """Return what sinks add to sums of powers of 2, relative to 2 ** highest."""
     sink = tl.load(sinks + head, mask=used, other=0.0).to(tl.float32) * 1.4426950408889634
     return tl.exp2(sink - tl.where(highest == float("-inf"), 0.0, highest))
 

@@ -18,10 +18,7 @@ _MOST_A_BYTE = 4e-7  # the same for a coded byte
 def check_decode_time(
     media: Sequence[MediaInput], infos: Sequence[MediaInfo], plans: Sequence[MediaPlan], workload: Workload, most: float
 ) -> None:
-    """Raise RequestError for a video whose frames take too long to decode.
-
-    They may take `most` seconds of a core, by an estimate.
-    """
+    """Raise RequestError for a video whose frames would take more than `most` core seconds. That is an estimate."""
     for number, (medium, info, plan) in enumerate(zip(media, infos, plans, strict=True)):
         if isinstance(info, VideoInfo) and not medium.frames and _whole(medium, info) > most:
             _check(media_name(number, medium), medium, info, plan, workload, most)

@@ -41,10 +41,7 @@ def share_out(sources: Sequence[MediaSource], wanted: Sequence[int], nodes: Sequ
 
 
 def sources_of(sources: Sequence[MediaSource], wanted: Sequence[int]) -> Mapping[int, list[int]]:
-    """Return the wanted units by the medium's number among the sources.
-
-    They are counted from the medium's first one.
-    """
+    """Return the wanted units by their medium's number among the sources, counted within the medium."""
     return {
         number: units
         for number, source in enumerate(sources)

@@ -34,7 +34,7 @@ def called_back(name: str, table: RequestTable) -> Iterator[int]:
 
 
 def handed_over(giver: str, decode: str, table: RequestTable) -> Iterator[int]:
-    """Yield the attempts that one instance handed over to another, to be decoded. Their tokens show it."""
+    """Yield the attempts that one instance handed to another to decode, by their tokens."""
     for uid, attempt in table.attempts():
         if (attempt.giver, attempt.route.decode) == (giver, decode) and attempt.new_tokens > 0:
             yield uid
@@ -48,7 +48,7 @@ def still_to_come(name: str, table: RequestTable) -> Iterator[int]:
 
 
 def past_windows(name: str, table: RequestTable) -> Iterator[int]:
-    """Yield the attempts in decode whose window an instance of vision has had. It is one of the media buffers."""
+    """Yield the attempts in decode that had a media window at an instance of vision."""
     for uid, attempt in table.attempts():
         if attempt.route.vision == name and attempt.request.planned.window and attempt.new_tokens:
             yield uid

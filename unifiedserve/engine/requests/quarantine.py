@@ -22,7 +22,7 @@ class Quarantine:
         self._culprits: TTLCache[bytes, None] = TTLCache(_MOST, seconds)
 
     def add(self, active: ActiveRequest) -> None:
-        """Keep a request away, and its medium if that was at work. It was decoded or encoded when the workers died."""
+        """Keep a request away, and its medium if the dead workers decoded or encoded it."""
         media = _media(active)
         self._culprits[_digest(active)] = None
         if active.suspect_media and len(media) == 1:

@@ -42,5 +42,5 @@ class QueueTime:
 
 
 def retry_after(seconds: float) -> int:
-    """Return whole seconds after which a refused client may come again. It was told how long its wait may be."""
+    """Return the whole seconds after which a client with such a wait may come again."""
     return min(max(1, math.ceil(seconds)), _LONGEST_RETRY)

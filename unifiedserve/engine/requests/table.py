@@ -127,7 +127,7 @@ class RequestTable:
 
     @property
     def backlog(self) -> float:
-        """Return the seconds to encode and prefill requests that wait for first tokens. They are an estimate."""
+        """Return the estimated seconds to encode and prefill requests that wait for first tokens."""
         return sum(active.work for active in self._requests if not (active.begun or active.ending))
 
     def left(self) -> Counter[Stage]:

@@ -74,7 +74,7 @@ class StageCosts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return self.encode_batch + visual_tokens * self.visual_token
 
     def steps(self, slower: float = 1.0) -> StepSeconds:
-        """Return the costs of steps in a worker alone on its device. It is so many times slower than measured."""
+        """Return the steps' costs in a worker alone on its device, so many times slower."""
         return StepSeconds(
             lambda tokens: slower * self.prefill(tokens, tokens * tokens / 2),
             lambda tokens: slower * self.encode(tokens),

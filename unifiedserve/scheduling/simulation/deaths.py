@@ -85,7 +85,7 @@ class _Return:
 
 
 def _loses(request: Request, name: str) -> bool:
-    """Tell whether a request loses something with the worker of an instance. That one does not decode it."""
+    """Tell whether a request loses something with a worker that does not decode it."""
     route = request.ticket.route
     before = any(name in route.hosts(stage) for stage in _BEFORE_DECODE)
     return (before and not request.decodes) or (route.decode == name and request.prefilled)

@@ -184,7 +184,7 @@ class System:
         self._post(next(self.workers[host][stage] for stage in stages if stage in self.workers[host]), event)
 
     def freed(self, stage: Stage, memory: str, sender: Worker) -> None:
-        """Wake those hosts of a stage that may wait for pages of a memory. Those that have freed them stay asleep."""
+        """Wake a stage's hosts that may wait for pages of a memory, except the givers."""
         for host in self.placement.takers(stage, memory):
             if (worker := self.workers[host][stage]) is not sender:
                 self._post(worker, None)
@@ -387,7 +387,7 @@ class System:
                 each.settle()
 
     def keep_pages(self, free: FreePages) -> None:
-        """Let steps go on by themselves only where a memory has pages for them all. These are its free ones."""
+        """Let steps go on by themselves only where a memory's free pages suffice for all."""
         there = [each for each, pages in self.stretching.items() if pages is free]
         if there and sum(each.pages_to_take() for each in there) > free.kv:
             for each in there:

@@ -54,10 +54,7 @@ async def begin_chat(
 async def chat_work(
     request: Request, chat: ChatRequest, id: str, services: Services
 ) -> tuple[GenerateRequest, ToolUse | None]:
-    """Return the engine's request for a conversation, and the tools that it may use.
-
-    The messages are taken out of it.
-    """
+    """Return the engine's request for a conversation, and its tools. The messages are taken out of it."""
     tools = tool_use(chat, services.engine)
     work = await unless_disconnected(
         request.receive, generate_request(chat, id, services.fetcher.of(caller_of(request)), tools)

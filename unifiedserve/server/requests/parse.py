@@ -165,10 +165,7 @@ def _join(path: str, name: str) -> str:
 
 @cache
 def fields_of(shape: Any) -> tuple[str, ...]:
-    """Return the paths of all fields of a struct or union, as `messages[].content[].text`.
-
-    Those of its parts are included.
-    """
+    """Return the paths of all fields of a struct or union, as `messages[].content[].text`."""
     return tuple(dict.fromkeys(_walk(inspect.type_info(shape), "")))
 
 

@@ -67,7 +67,7 @@ async def beside(characters: int, work: Callable[[], R]) -> R:
 
 
 async def unless_few(parts: int, work: Callable[[], R]) -> R:
-    """Return what `work` on so many parts returns. It is done beside the event loop unless they are few."""
+    """Return what `work` on some parts returns, beside the event loop unless they are few."""
     return await asyncio.to_thread(work) if parts > _MANY else work()
 
 

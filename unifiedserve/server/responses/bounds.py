@@ -13,7 +13,7 @@ _LARGE = 1 << 16  # bytes of JSON whose parts take long to count
 
 
 def check_bytes(size: int, most: int, param: str) -> None:
-    """Raise RequestError 413 for a conversation of more than `most` bytes. The field `param` is the reason."""
+    """Raise RequestError 413 that names `param` for a conversation of more than `most` bytes."""
     if size > most:
         raise RequestError(
             f"The conversation takes more than {most / MIB:g} MiB with what is stored of it (see --max-body-mib): "

@@ -69,7 +69,7 @@ class ResponseStore:
         self._shelf.put(id, exchange, exchange.size, caller)
 
     def finish(self, id: str, exchange: Exchange, caller: Caller, response: ResponseObject) -> None:
-        """Keep the answer as well, unless the exchange has gone. It had to make room or was deleted meanwhile."""
+        """Keep the answer as well, unless the exchange made room or was deleted meanwhile."""
         if id not in self._shelf:
             return
         exchange.answer(response)

@@ -98,7 +98,7 @@ class StagedPrompt:
         self.visual.add(pages, self.units.rows_of(unit))
 
     def take_read(self) -> Iterator[tuple[int, list[int]]]:
-        """Yield the units with window pages that nobody needs any more, and these. They are the caller's then."""
+        """Yield the units with window pages that nobody needs any more, and give these away."""
         needed = self.inputs.rows_needed(self.prefilled)
         for unit in list(self.lent):
             rows = self.units.rows_of(unit)

@@ -46,7 +46,7 @@ class Medium:
         return cls(uid, source.name, source.param, source.plan, source.first_unit, set(source.wanted), groups)
 
     def output(self, group: int, patches: Tensor, began: float, ended: float) -> Output:
-        """Return the wanted units of a group of frames or an image. These are its patches."""
+        """Return the wanted units in the patches of a group of frames or an image."""
         count = self.plan.units_per_group
         wanted = [unit for unit in range(count) if group * count + unit in self.wanted]
         rows = patches.reshape(count, -1)

@@ -31,10 +31,7 @@ class Layout(ABC):
         return 1
 
     def sized(self, height: int, width: int) -> "Layout":
-        """Return the same layout for frames of height x width pixels.
-
-        It applies where the layout keeps their own size.
-        """
+        """Return the layout for frames of height x width, if it keeps their own size."""
         return self
 
     @abstractmethod

@@ -67,10 +67,7 @@ def clips_at_regular_indices(
 
 
 def evenly_spaced(first: int, last: int, count: int) -> npt.NDArray[np.int64]:
-    """Return `count` integers from `first` to `last` as torch.linspace does.
-
-    It goes from both ends towards the middle.
-    """
+    """Return `count` integers from `first` to `last`, from both ends as torch.linspace does."""
     step = (last - first) / (count - 1) if count > 1 else 0.0
     places = np.arange(count)
     spaced = np.where(places < count // 2, first + step * places, last - step * (count - 1 - places))

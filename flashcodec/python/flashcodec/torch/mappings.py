@@ -39,10 +39,7 @@ def read_mappings(mappings: Mappings) -> npt.NDArray[np.int64]:
 
 
 def check_mappings(times: npt.NDArray[np.int64], seconds: npt.NDArray[np.float64]) -> None:
-    """Raise ValueError unless these times match those of a stream's frames.
-
-    Those are `seconds` [n]; only the unit may differ.
-    """
+    """Raise ValueError unless these times match a stream's `seconds` [n] except for the unit."""
     if len(times) != len(seconds):
         raise ValueError(f"custom_frame_mappings are of {len(times)} frames, the stream has {len(seconds)}")
     units, span = times - times[0], seconds[-1] - seconds[0]

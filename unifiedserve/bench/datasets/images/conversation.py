@@ -9,7 +9,7 @@ _PLACEHOLDER = re.compile(r"\s*<image>\s*")
 
 
 def conversation(name: str, where: str, said: list[str], answers: list[str], images: list[str]) -> Sample | Unusable:
-    """Return what the user said, turn by turn, about images (their paths). The answers come with it."""
+    """Return a user's turns about images (their paths), and the answers to them."""
     turns = [text for text in (_PLACEHOLDER.sub(" ", text).strip() for text in said) if text]
     if not turns:
         return Unusable(where, "the user says nothing in it")

@@ -55,7 +55,7 @@ def drawing() -> Any:
 
 
 def new_figure(height: float, rows: int = 1, columns: int = 1, **options: Any) -> tuple[Figure, Any]:
-    """Return a figure `height` inches high, and its axes, an array of [rows, columns]. It is as wide as the page."""
+    """Return a page-wide figure, `height` inches high, and its axes, an array of [rows, columns]."""
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
@@ -103,7 +103,7 @@ def scale_tail(axis: Any, values: Sequence[float]) -> None:
 
 
 def thinned(count: int, most: int) -> "np.ndarray[Any, np.dtype[np.int64]]":
-    """Return the numbers of at most `most` of `count` things, evenly spread. The first and the last are among them."""
+    """Return at most `most` of the numbers of `count` things, evenly spread, both ends included."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64)) if count else np.arange(0)
 
 

@@ -106,7 +106,7 @@ def _layout(runs: Sequence[Run], geometry: Geometry, sequences: Sequence[list[Te
 
 
 def _all_angles(runs: Sequence[Run], geometry: Geometry) -> tuple[Tensor, Tensor]:
-    """Return cosines and sines [M, merge_size² * head_dim / 2] of all tokens. They are in the batch's order."""
+    """Return cosines and sines [M, merge_size² * head_dim / 2] of all tokens, in the batch's order."""
     tables = _tables(runs, geometry)
     cos = torch.cat([table.cos.repeat(run.units, 1) for run, table in zip(runs, tables, strict=True)])
     sin = torch.cat([table.sin.repeat(run.units, 1) for run, table in zip(runs, tables, strict=True)])
