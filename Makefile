@@ -90,6 +90,7 @@ style:
 	@$(VENV)/bin/clang-format --dry-run -Werror $(FORMATTED)
 	$(VENV)/bin/lint-imports --no-logo
 	$(PY) tools/stubs --check
+	$(PY) -m pytest tests/prose
 
 types:
 	$(VENV)/bin/mypy
