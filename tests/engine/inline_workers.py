@@ -13,7 +13,7 @@ import torch
 from media import Clip, Frames
 from model_loop import plans
 from PIL import Image
-from test_fidelity import Question
+from questions import Question
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.device import CPU, Device

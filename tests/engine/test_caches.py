@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from completions import KEEPS_NOTHING, PLACEMENTS, SHARED_FIRST, TIGHT_BUFFERS, ask, metric, tokens
 from daemon import Daemon
 from media import Clip, image_part, make_image, text_part, video_part
+from questions import NAMES, PIECES, answer, expected_answers, question
 from reference import Reference
-from test_fidelity import NAMES, PIECES, answer, expected_answers, question
-from test_life_of_requests import KEEPS_NOTHING, PLACEMENTS, SHARED_FIRST, TIGHT_BUFFERS, ask, metric, tokens
 
 from unifiedserve.engine.caches import Caches, Known
 from unifiedserve.messages.api import GenerateRequest

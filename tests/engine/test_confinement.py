@@ -6,9 +6,9 @@ from typing import Any
 
 import psutil
 import pytest
+from completions import tokens
 from daemon import Daemon
 from media import Clip, image_part, make_image, text_part, video_part
-from test_life_of_requests import tokens
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.engine import resources

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import openai
 import pytest
+from completions import PLACEMENTS, SHARED_FIRST, TIGHT_BUFFERS, ask, metric
 from daemon import Daemon
 from media import Clip, text_part, video_part
-from test_life_of_requests import PLACEMENTS, SHARED_FIRST, TIGHT_BUFFERS, ask, metric
 
 pytestmark = pytest.mark.daemon("grammars are compiled in the engine and followed in the workers")
 Clips = Callable[[int], Clip]

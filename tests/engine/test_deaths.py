@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 from daemon import Daemon
 from media import Clip
+from questions import TOKENS, Question, question
 from reference import Reference
-from test_fidelity import TOKENS, Question, question
 from test_many_hosts import NAMES, check_after_a_death
 
 from unifiedserve.placement import read_placement

@@ -8,8 +8,8 @@ import pytest
 import torch
 from inline_workers import Asked, InlineWorkers, as_sent
 from media import Clip
+from questions import Question, ask
 from reference import Reference
-from test_fidelity import Question, ask
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.device.cpu.side_thread import SideThread

@@ -4,9 +4,9 @@ import math
 from pathlib import Path
 
 import pytest
+from completions import PLACEMENTS, ask
 from daemon import Daemon
 from media import image_part, make_image, text_part
-from test_life_of_requests import PLACEMENTS, ask
 
 pytestmark = pytest.mark.daemon("weights that the supervisor makes up", model="without_weights", load_format="dummy")
 

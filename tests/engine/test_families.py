@@ -16,7 +16,7 @@ from daemon import Daemon
 from every_family import FAMILIES
 from inline_workers import InlineWorkers, as_sent
 from media import Clip, make_image
-from test_fidelity import TOKENS, Question, answer, ask
+from questions import TOKENS, Question, answer, ask
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.messages.sampling_params import SamplingParams

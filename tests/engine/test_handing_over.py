@@ -7,8 +7,8 @@ from time import monotonic
 import pytest
 from inline_workers import Asked, InlineWorkers, as_sent
 from media import Clip
+from questions import Question, ask
 from reference import Reference
-from test_fidelity import Question, ask
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.messages.sampling_params import SamplingParams

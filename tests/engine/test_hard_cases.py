@@ -8,9 +8,9 @@ from threading import Event
 
 import openai
 import pytest
+from completions import TIGHT_BUFFERS, ask, tokens
 from daemon import Daemon
 from media import Clip, text_part
-from test_life_of_requests import TIGHT_BUFFERS, ask, tokens
 from vision_requests import let_in
 
 from flashcodec import PatchLayout

@@ -10,14 +10,14 @@ import openai
 import pytest
 import reference
 from checkpoints import find_checkpoint
+from completions import SHARED_FIRST, ask, metric, tokens
 from daemon import Daemon
 from media import Clip, image_part, make_image, text_part, video_part
+from questions import TOKENS, Question, answer
+from questions import ask as question
 from reference import Reference
 from test_caches import Hits, work
 from test_families import KEPT_ROWS
-from test_fidelity import TOKENS, Question, answer
-from test_fidelity import ask as question
-from test_life_of_requests import SHARED_FIRST, ask, metric, tokens
 
 from unifiedserve.placement import Stage
 

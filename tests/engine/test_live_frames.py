@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from completions import KEEPS_NOTHING, SMALL_BUFFERS
 from daemon import Daemon
 from media import FPS, Clip, image_part, make_image, text_part, video_part
 from PIL import Image
-from test_life_of_requests import KEEPS_NOTHING, SMALL_BUFFERS
 
 pytestmark = pytest.mark.daemon("frames that real workers decode", **KEEPS_NOTHING)
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import psutil
 import pytest
+from completions import tokens
 from daemon import Daemon
 from media import image_part, make_image, text_part
-from test_life_of_requests import tokens
 
 from ipc_buffers import list_arenas
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from daemon import Daemon
 from media import Clip
+from questions import TOKENS, Question, question
 from reference import Reference
-from test_fidelity import TOKENS, Question, question
 
 PLACEMENT = "2v+2e+2p+2d"
 NAMES = ["text", "1 image", "8 frames", "image and video"]

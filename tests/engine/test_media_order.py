@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from daemon import Daemon
 from media import Clip, make_image
-from test_fidelity import answer, ask
+from questions import answer, ask
 
 
 @pytest.mark.daemon("a template that moves media, through all stages", chat_template="images first")

@@ -8,8 +8,8 @@ import httpx
 import pytest
 from daemon import Daemon
 from media import Clip
+from questions import TOKENS, Question, question
 from reference import Reference
-from test_fidelity import TOKENS, Question, question
 from test_many_hosts import NAMES, answer, check_after_a_death
 
 pytestmark = pytest.mark.daemon(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from inline_workers import InlineWorkers, as_sent
 from media import Clip
-from test_fidelity import ask
+from questions import ask
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.messages.sampling_params import SamplingParams

@@ -6,9 +6,9 @@ from typing import Any
 
 import httpx
 import pytest
+from completions import ask
 from daemon import Daemon
 from media import Clip, image_part, make_image, text_part, video_part
-from test_life_of_requests import ask
 from test_tool_calls import SHAPE, TOOLS, check
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import openai
 import pytest
+from completions import PLACEMENTS, ask, tokens
 from daemon import Daemon
 from media import text_part
-from test_life_of_requests import PLACEMENTS, ask, tokens
 
 pytestmark = pytest.mark.daemon("parameters that steer the workers")
 RIVER = text_part("What is a river?")

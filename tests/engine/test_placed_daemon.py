@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from daemon import Daemon
 from media import Clip
+from questions import TOKENS, question
 from reference import Reference
-from test_fidelity import TOKENS, question
 
 from unifiedserve.placement import read_placement
 

@@ -7,10 +7,10 @@ import httpx
 import openai
 import pytest
 import torch
+from completions import ask
 from daemon import Daemon
 from media import image_part, make_image, text_part
 from reference import Case, Reference, transformers
-from test_life_of_requests import ask
 from torch.nn.functional import normalize
 
 pytestmark = pytest.mark.daemon("hidden states of prompts that real workers compute piece by piece")

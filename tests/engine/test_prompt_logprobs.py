@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 import torch
+from completions import TIGHT_BUFFERS, ask, metric
 from daemon import Daemon
 from media import image_part, make_image, text_part
+from questions import PIECES
 from reference import Case, Reference
-from test_fidelity import PIECES
-from test_life_of_requests import TIGHT_BUFFERS, ask, metric
 from test_parameters import complete
 
 from unifiedserve.placement import FIRST_MEMORY

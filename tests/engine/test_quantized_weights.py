@@ -7,10 +7,10 @@ import pytest
 import reference
 import torch
 from checkpoints import find_checkpoint
+from completions import ask
 from daemon import Daemon
 from media import image_part, make_image, text_part
 from reference import Case, Reference
-from test_life_of_requests import ask
 from test_prompt_logprobs import score
 
 pytestmark = pytest.mark.daemon("codes from the files, or made of them, to the kernels of real workers")

@@ -6,11 +6,11 @@ from typing import Any
 
 import psutil
 import pytest
+from completions import ask, tokens
 from daemon import Daemon
 from media import Clip, text_part
+from questions import TOKENS, Question, answer, question
 from reference import Reference
-from test_fidelity import TOKENS, Question, answer, question
-from test_life_of_requests import ask, tokens
 
 pytestmark = pytest.mark.daemon("its workers are several ranks", tensor_parallel_size=2, worker_timeout=3.0)
 

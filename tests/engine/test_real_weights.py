@@ -10,10 +10,10 @@ import real_checkpoints
 import reference
 import torch
 from checkpoints import find_checkpoint
+from completions import ask, metric, tokens
 from daemon import Daemon
 from media import text_part
 from reference import Case, Reference
-from test_life_of_requests import ask, metric, tokens
 from test_parameters import complete
 from test_tool_calls import TOOLS, check
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import pytest
 from inline_workers import PAGES, InlineWorkers, as_sent
 from media import Clip
+from questions import ask
 from recorded_arrivals import arrivals_of, costs_of, orders_of
-from test_fidelity import ask
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.messages.sampling_params import SamplingParams

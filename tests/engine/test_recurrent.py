@@ -4,10 +4,10 @@ import concurrent.futures
 
 import openai
 import pytest
+from completions import ask as complete
+from completions import metric, tokens
 from daemon import Daemon
 from media import text_part
-from test_life_of_requests import ask as complete
-from test_life_of_requests import metric, tokens
 
 from unifiedserve.placement import FIRST_MEMORY
 

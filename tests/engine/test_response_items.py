@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 import pytest
+from completions import ask
 from daemon import Daemon
 from media import Clip, image_part, make_image, text_part, video_part
-from test_life_of_requests import ask
 
 
 @pytest.mark.daemon("the answers of a real model, by two APIs")

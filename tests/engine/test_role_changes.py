@@ -11,8 +11,8 @@ import httpx
 import pytest
 from daemon import Daemon
 from media import Clip
+from questions import TOKENS, Question, question
 from reference import Reference
-from test_fidelity import TOKENS, Question, question
 
 NAMES = ["text", "1 image", "8 frames", "image and video"]
 STAGES = {"v": "vision", "e": "encode", "p": "prefill", "d": "decode"}

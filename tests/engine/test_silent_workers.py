@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import psutil
 import pytest
+from completions import ask, tokens
 from daemon import Daemon
 from media import text_part
-from test_life_of_requests import ask, tokens
 
 from unifiedserve.engine.requests.record import ActiveRequest
 from unifiedserve.engine.requests.suspects import Suspects

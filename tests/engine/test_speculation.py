@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 from checkpoints import find_checkpoint
+from completions import ask, metric
 from daemon import Daemon
 from deferred import DeferredDevice
 from inline_workers import Asked, apart
 from media import text_part
-from test_life_of_requests import ask, metric
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.device import CPU, Device

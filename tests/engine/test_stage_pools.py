@@ -16,8 +16,8 @@ from daemon import Daemon
 from engines import DEFAULTS
 from flashcodec.layouts import PatchLayout
 from media import Clip
+from questions import TOKENS, Question, question
 from reference import Reference
-from test_fidelity import TOKENS, Question, question
 
 from unifiedserve.config import CLUSTER_KEY, EngineConfig
 from unifiedserve.errors import ErrorKind

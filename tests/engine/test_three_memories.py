@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from completions import metric
 from daemon import Daemon
 from media import Clip
+from questions import TOKENS, Question, question
 from reference import Reference
-from test_fidelity import TOKENS, Question, question
-from test_life_of_requests import metric
 from test_many_hosts import NAMES, answer, check_after_a_death
 
 PLACEMENT = "2e+2p@mem1+2d@mem2"

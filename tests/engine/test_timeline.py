@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import httpx
 import pytest
+from completions import KEEPS_NOTHING
 from daemon import Daemon
 from media import Clip, text_part, video_part
-from test_life_of_requests import KEEPS_NOTHING
 
 from unifiedserve.placement import Stage
 

@@ -4,9 +4,9 @@ import json
 from typing import Any
 
 import pytest
+from completions import ask
 from daemon import Daemon
 from media import text_part
-from test_life_of_requests import ask
 
 pytestmark = pytest.mark.daemon("calls that real workers are made to write", chat_template="tools")
 

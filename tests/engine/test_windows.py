@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from completions import ask, tokens
 from daemon import Daemon
 from media import Clip, text_part, video_part
 from test_caches import Hits
-from test_life_of_requests import ask, tokens
 
 Clips = Callable[[int], Clip]
 
