@@ -251,6 +251,8 @@ class Bitstream:
 
         A frame stays itself if its key frame is further away than `tolerance_seconds`. Decoding key frames costs a
         fraction of decoding any others.
+
+        Raises IndexError for a frame that is not there.
         """
         frames, keys = self.checked(indices), self.key_frames
         if keys.size == 0:

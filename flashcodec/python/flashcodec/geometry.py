@@ -47,9 +47,10 @@ def tile_grid(height: int, width: int, tile: int, min_tiles: int = 1, max_tiles:
 
 
 def best_resolution(height: int, width: int, resolutions: Iterable[tuple[int, int]]) -> tuple[int, int]:
-    """Return the (height, width) of `resolutions` that keeps the most pixels.
+    """Return the (height, width) of `resolutions` that keeps the most of a picture's pixels.
 
-    The pixels are the picture's. Of equally good ones it is the one that wastes the fewest (LLaVA's anyres).
+    Of equally good ones it is the one that wastes the fewest (LLaVA's anyres). Raises ValueError if there are no
+    resolutions.
     """
 
     def kept_and_wasted(resolution: tuple[int, int]) -> tuple[int, int]:

@@ -181,7 +181,8 @@ class Left(NamedTuple):
 class Stopped(NamedTuple):
     """Report that an answer, or all of a request's (None), has no pages here.
 
-    It was preempted, is not wanted any more, or was handed over to another instance.
+    It was preempted, is not wanted any more, or was handed over to another instance. Answers that are still to be read
+    are not reported one by one, but when none of a request's are wanted any more.
     """
 
     uid: int

@@ -56,7 +56,7 @@ def clips_at_regular_indices(
     """Return clips that start at evenly spaced frames.
 
     The first and the last of the range are included. Where there are more clips than frames in the range, some start at
-    the same one.
+    the same one. Arguments and errors are those of `clips_at_random_indices`.
     """
     check_clips(decoder, num_frames_per_clip, policy)
     _check(num_clips, num_indices_between_frames)
