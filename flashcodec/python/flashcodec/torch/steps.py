@@ -45,7 +45,7 @@ Step = Crop | Scale
 
 
 def fold(steps: Sequence[Step], height: int, width: int) -> tuple[RGBLayout, Sequence[Step]]:
-    """Return a layout that does the first steps to height x width frames, and the others."""
+    """Return a layout that does the first steps to such frames, and the others."""
     part = Crop(0, 0, height, width)
     scale: Scale | None = None
     crop = part
