@@ -81,7 +81,7 @@ bench: setup ## Run the benchmarks (over an hour); results in bench/results
 	$(PY) bench/decode/install_peers.py
 	$(PY) bench/decode/run.py
 
-check: setup ## Check style, format, imports, stubs and types in a minute (changes nothing)
+check: setup ## Check style, format, imports, stubs, prose and types in a minute (changes nothing)
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target style types
 
 style:
