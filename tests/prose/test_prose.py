@@ -15,7 +15,7 @@ SOURCES = [
 ]
 PAGES = [
     Page(path)
-    for pattern in ("*.md", "docs/**/*.md", "unifiedserve/**/*.md", "*/fuzz/*.md", "bench/*/README.md")
+    for pattern in ("*.md", "docs/**/*.md", "examples/*.md", "unifiedserve/**/*.md", "*/fuzz/*.md", "bench/*/README.md")
     for path in sorted(REPOSITORY.glob(pattern))
     if REPOSITORY / "bench" / "results" not in path.parents
 ]
