@@ -184,6 +184,16 @@ class TestPlan:
         for fact in ("2 of 150 frames", "packets needed 2 of 150", "never read 148 of 150", "2 of 5", "for 3 engines"):
             assert fact in words(out)
 
+    def test_ranks(self, call: Call, clip: ClipMaker) -> None:
+        path, options = clip("h264_bframes.mp4"), ["--frames", "25", "--ranks", "2", "--temporal-patch", "2"]
+        report = parsed(call("plan", path, *options, "--json"))
+        parts = Bitstream(path).rank_parts(report["frames"], 2, 2)
+        assert report["ranks"] == [part._asdict() for part in parts]
+        code, out, _ = call("plan", path, *options)
+        assert code == 0
+        first = parts[0]
+        assert f"2 ranks rank frames decoded 0 {first.last - first.first} {first.frames_decoded}" in words(out)
+
 
 class TestSample:
     def test_sheet(self, call: Call, clip: ClipMaker, tmp_path: Path) -> None:

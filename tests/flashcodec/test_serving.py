@@ -167,6 +167,29 @@ def test_bad_requests_are_refused_at_once(stream: Bitstream, codec: FlashCodec) 
     assert codec.get_decoding_output(0) is None
 
 
+def test_an_analysis_knows_the_number_of_its_request(clip: ClipMaker, codec: FlashCodec) -> None:
+    path = clip("h264_bframes.mp4")
+    first, second = codec.analyse_bitstream(path), codec.analyse_bitstream(path)
+    assert first.key_id != second.key_id
+    assert first.devices == ("cpu",)
+    assert second.bitstream.metadata.num_frames == 150
+    between = codec.add_decoding_request(first.bitstream, [3], LAYOUT)
+    requests = [codec.add_decoding_request(analysis, [5, 6], LAYOUT) for analysis in (second, first)]
+    assert requests == [second.key_id, first.key_id]
+    assert all(len(outputs) == 1 for outputs in collect(codec, {between, *requests}).values())
+
+
+def test_an_analysis_is_for_one_request_of_its_instance(stream: Bitstream, clip: ClipMaker, codec: FlashCodec) -> None:
+    analysis = codec.analyse_bitstream(clip("h264_bframes.mp4"))
+    with pytest.raises(IndexError):
+        codec.add_decoding_request(analysis, [150], LAYOUT)
+    collect(codec, {codec.add_decoding_request(analysis, [0], LAYOUT)})
+    with pytest.raises(ValueError, match="has had its request"):
+        codec.add_decoding_request(analysis, [0], LAYOUT)
+    with FlashCodec(num_threads=1) as other, pytest.raises(ValueError, match="another instance"):
+        other.add_decoding_request(codec.analyse_bitstream(clip("h264_bframes.mp4")), [0], LAYOUT)
+
+
 def test_a_failure_ends_its_request_only(stream: Bitstream, clip: ClipMaker, codec: FlashCodec) -> None:
     data = clip("h264_faststart.mp4").read_bytes()
     broken = flashcodec.analyse_bitstream(data[: len(data) * 6 // 10])

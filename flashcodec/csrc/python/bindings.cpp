@@ -145,7 +145,8 @@ Output::Clock::time_point moment(double seconds) {
 }
 
 uint64_t add(Session& session, BitstreamPtr stream, const Frames& frames, const Layout& layout, std::optional<Out> out,
-             int priority, std::optional<double> turn, bool fast, DecodeOn decode_on, bool report) {
+             int priority, std::optional<double> turn, bool fast, DecodeOn decode_on, bool report,
+             std::optional<uint64_t> id) {
   const std::vector<int64_t> list = to_vector(frames);
   uint8_t* memory = nullptr;
   if (out) {
@@ -155,7 +156,8 @@ uint64_t add(Session& session, BitstreamPtr stream, const Frames& frames, const 
   }
   const native::ReleasedGil release;
   return session.add(std::move(stream), list, layout,
-                     {priority, turn ? std::optional(moment(*turn)) : std::nullopt, fast, decode_on, report}, memory);
+                     {priority, turn ? std::optional(moment(*turn)) : std::nullopt, fast, decode_on, report, id},
+                     memory);
 }
 
 using Ranges = py::typing::Tuple<py::typing::Tuple<int, int>, py::ellipsis>;
@@ -372,7 +374,8 @@ void bind_decoding(py::module_& module) {
       .def(py::init<std::shared_ptr<Scheduler>, size_t>(), py::arg("scheduler"), py::arg("output_limit"))
       .def("add", &add, py::arg("bitstream"), py::arg("frames"), py::arg("layout"), py::arg("out") = py::none(),
            py::arg("priority") = 0, py::arg("turn") = py::none(), py::arg("fast") = false,
-           py::arg("decode_on") = DecodeOn::kFastest, py::arg("report") = false)
+           py::arg("decode_on") = DecodeOn::kFastest, py::arg("report") = false, py::arg("id") = py::none())
+      .def_static("new_id", &Request::next_id)
       .def("take", &take, py::arg("timeout"))
       .def(
           "set_turn", [](Session& session, uint64_t request, double turn) { session.set_turn(request, moment(turn)); },

@@ -7,18 +7,14 @@
 
 namespace flashcodec {
 
-namespace {
-
-uint64_t next_id() {
+uint64_t Request::next_id() {
   static std::atomic<uint64_t> last = 0;
   return ++last;
 }
 
-}  // namespace
-
 Request::Request(BitstreamPtr stream, const std::vector<int64_t>& frames, Layout layout, RequestOptions options,
                  std::shared_ptr<OutputQueue> outputs, uint8_t* out)
-    : id_(next_id()),
+    : id_(options.id ? *options.id : next_id()),
       stream_(std::move(stream)),
       count_(static_cast<int32_t>(frames.size())),
       layout_(layout),

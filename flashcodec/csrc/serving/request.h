@@ -25,11 +25,15 @@ struct RequestOptions {
   std::optional<Output::Clock::time_point> turn;  // among those of a priority the earliest; none: see Scheduler
   bool fast = false;                              // see SegmentDecoder::begin
   DecodeOn decode_on = DecodeOn::kFastest;
-  bool report = false;  // frames that are damaged or missing are reported one by one and do not end the request
+  bool report = false;         // frames that are damaged or missing are reported one by one and do not end the request
+  std::optional<uint64_t> id;  // one of Request::next_id(); none: the next one
 };
 
 class Request {
  public:
+  // Return a number that no other request of the process has.
+  static uint64_t next_id();
+
   // `out` is where group i goes, at i * layout.group_bytes(), or null: then each group brings memory of its own.
   Request(BitstreamPtr stream, const std::vector<int64_t>& frames, Layout layout, RequestOptions options,
           std::shared_ptr<OutputQueue> outputs, uint8_t* out);

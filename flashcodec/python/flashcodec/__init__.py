@@ -16,11 +16,13 @@ from flashcodec.errors import DamagedError, DecodeError, LimitError, NoVideoErro
 from flashcodec.frames import Frame, FrameBatch
 from flashcodec.layouts import Layout, PatchLayout, RGBLayout, TileLayout
 from flashcodec.limits import Limits
+from flashcodec.rank_parts import RankPart
 from flashcodec.sampling import sample
-from flashcodec.serving import DecodingOutput, FlashCodec, default_codec
+from flashcodec.serving import Analysis, DecodingOutput, FlashCodec, default_codec
 from flashcodec.video_decoder import VideoDecoder, yuv_frames_at
 
 __all__ = [
+    "Analysis",
     "Bitstream",
     "DamagedError",
     "DecodeError",
@@ -37,6 +39,7 @@ __all__ = [
     "PatchLayout",
     "Plan",
     "RGBLayout",
+    "RankPart",
     "Segment",
     "Source",
     "SourceError",

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from flashcodec import _core
 from flashcodec.errors import ArgumentTypeError
 from flashcodec.limits import Limits
+from flashcodec.rank_parts import Adjustment, RankPart, divide_among_ranks
 from flashcodec.sources import BYTES, PATHS, BytesSource, PathSource, bytes_of, name_of, open_path, printable
 from flashcodec.timeline import nearest
 
@@ -245,6 +246,17 @@ class Bitstream:
         last = np.searchsorted(starts, runs[:, 1], side="left")
         touched = {gop for begin, end in zip(first, last, strict=True) for gop in range(begin, end)}
         return Plan(segments, self.core.num_packets, len(self.gops), len(touched), self.doubts)
+
+    def rank_parts(
+        self, indices: Indices, ranks: int, temporal_patch_size: int = 1, adjust: Adjustment = "increase"
+    ) -> tuple[RankPart, ...]:
+        """Divide frames among ranks that each decode some of the GOPs: see `divide_among_ranks`.
+
+        Each rank requests the frames of its part; their groups in a row are those of one request for all.
+        Raises IndexError for a frame that is not there, ValueError for numbers that are not positive.
+        """
+        starts = np.union1d([0], self.key_frames)
+        return divide_among_ranks(self.checked(indices), starts, ranks, temporal_patch_size, adjust)
 
     def snap(self, indices: Indices, tolerance_seconds: float | None = None) -> npt.NDArray[np.int64]:
         """Return int64 [n], the key frame nearest in time to each frame.

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from flashcodec import _core
 from flashcodec.bitstream import Bitstream, Indices, Source, analyse_bitstream, to_indices
 from flashcodec.errors import ArgumentError, DecodeError
 from flashcodec.layouts import Layout, RGBLayout
+from flashcodec.limits import Limits
 
 OUTPUT_LIMIT = 256 << 20
 
@@ -56,6 +57,20 @@ class DecodingOutput:
     error: DecodeError | None = None
     gpu_data: _core.GpuArray | None = None
     decoded_on: Literal["cpu", "gpu"] = "cpu"
+
+
+class Analysis(NamedTuple):
+    """What `FlashCodec.analyse_bitstream` finds out.
+
+    Attributes:
+        key_id: the number that a decoding request of this analysis and its outputs have.
+        bitstream: the video, with its metadata.
+        devices: where its frames are handed out, "cpu" or the GPUs that share it: "cuda:0", …
+    """
+
+    key_id: int
+    bitstream: Bitstream
+    devices: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -107,6 +122,7 @@ class FlashCodec:
         self._scheduler = scheduler_of(num_threads, memory_limit, self._gpus)
         self._session = _core.Session(self._scheduler, output_limit)
         self._layouts: dict[int, Layout] = {}
+        self._key_ids: set[int] = set()  # of analyses without a request
         self._lock = threading.Lock()
 
     @property
@@ -119,9 +135,22 @@ class FlashCodec:
         """Return how many segments cores decoded in place of a GPU's engines. These could not, or not to their end."""
         return self._scheduler.fallbacks
 
+    def analyse_bitstream(
+        self, source: Source, stream_index: int | None = None, limits: Limits | None = None
+    ) -> Analysis:
+        """Analyse a video for one decoding request, whose number is known from now on.
+
+        Takes and raises what `flashcodec.analyse_bitstream` does.
+        """
+        stream = analyse_bitstream(source, stream_index, limits)
+        key_id = _core.Session.new_id()
+        with self._lock:
+            self._key_ids.add(key_id)
+        return Analysis(key_id, stream, tuple(f"cuda:{gpu}" for gpu in self._gpus) or ("cpu",))
+
     def add_decoding_request(
         self,
-        source: Bitstream | Source,
+        source: Analysis | Bitstream | Source,
         indices: Indices,
         layout: Layout | None = None,
         *,
@@ -133,27 +162,37 @@ class FlashCodec:
     ) -> int:
         """Queue a request and return its number at once.
 
-        Args: source: an analysed bitstream, or what `analyse_bitstream` takes (analysed here and now). indices: frames
-                in presentation order; any order, repeats allowed. layout: by default RGB at native size. priority:
-                requests of a higher one go first; of the same one, those with least left to decode, and the longer they
-                wait the sooner. turn: a time (seconds of `time.monotonic`) that takes the place of that: of the same
-                priority, the earliest goes first. `set_turn` changes it. fast: leave out the loop filter where no frame
-                asked for is concerned itself: quicker, but the frames then differ a little. decode_on: by cores ("cpu")
-                or by a GPU's units ("gpu"; other media are then an error); by default by whichever is estimated to take
-                less time, and by cores what a GPU cannot decode. on_error: "raise": the first group that does not come
-                out ends the request, and concealed errors only show as `damaged`. "skip": each group missing or damaged
-                is an output with an `error`.
+        Args:
+            source: an analysis of this instance, for one request; an analysed bitstream, or what `analyse_bitstream`
+                takes (analysed here and now).
+            indices: frames in presentation order; any order, repeats allowed.
+            layout: by default RGB at native size.
+            priority: requests of a higher one go first; of the same one, those with least left to decode, and the
+                longer they wait the sooner.
+            turn: a time (seconds of `time.monotonic`) that takes the place of that: of the same priority, the
+                earliest goes first. `set_turn` changes it.
+            fast: leave out the loop filter where no frame asked for is concerned itself: quicker, but the frames
+                then differ a little.
+            decode_on: by cores ("cpu") or by a GPU's units ("gpu"; other media are then an error); by
+                default by whichever is estimated to take less time, and by cores what a GPU cannot decode.
+            on_error: "raise": the first group that does not come out ends the request, and concealed errors only
+                show as `damaged`. "skip": each group missing or damaged is an output with an `error`.
 
         Raises IndexError for a frame that is not there, ValueError for an empty list, DecodeError if the source
-        cannot be analysed, ValueError for a turn that is no number.
+        cannot be analysed, ValueError for a turn that is no number, and for an analysis that has had a request.
         """
         if on_error not in ("raise", "skip"):
             raise ValueError(f'on_error must be "raise" or "skip", got {on_error!r}')
         if decode_on not in _DECODE_ON:
             raise ValueError(f'decode_on must be "fastest", "cpu" or "gpu", got {decode_on!r}')
-        stream = source if isinstance(source, Bitstream) else analyse_bitstream(source)
+        if isinstance(source, Analysis):
+            key_id, stream, _ = source
+        else:
+            key_id, stream = None, source if isinstance(source, Bitstream) else analyse_bitstream(source)
         layout = (layout or RGBLayout()).sized(stream.height, stream.width)
         with self._lock:  # before its outputs can be taken, the request's layout must be known
+            if key_id is not None and key_id not in self._key_ids:
+                raise ValueError(f"the analysis {key_id} is another instance's, or has had its request")
             request = self._session.add(
                 stream.core,
                 to_indices(indices),
@@ -163,7 +202,9 @@ class FlashCodec:
                 fast=fast,
                 decode_on=_DECODE_ON[decode_on],
                 report=on_error == "skip",
+                id=key_id,
             )
+            self._key_ids.discard(request)
             self._layouts[request] = layout
         return request
 
@@ -235,6 +276,7 @@ class FlashCodec:
             self._scheduler.close()
         with self._lock:
             self._layouts.clear()
+            self._key_ids.clear()
 
     def __enter__(self) -> "FlashCodec":
         return self

@@ -32,6 +32,16 @@ Threads = Annotated[
     int,
     typer.Option("--threads", min=0, max=1024, metavar="N", help="Decoding threads to plan for. 0: one for each core"),
 ]
+Ranks = Annotated[
+    int,
+    typer.Option("--ranks", min=1, max=1024, metavar="N", help="Ranks that share the video, each with some GOPs"),
+]
+TemporalPatch = Annotated[
+    int,
+    typer.Option(
+        "--temporal-patch", min=1, max=1024, metavar="N", help="Frames that a model merges; ranks get whole patches"
+    ),
+]
 Device = Annotated[
     str, typer.Option("--device", metavar="DEVICE", help="The device that gets the frames: cpu, cuda or cuda:N")
 ]
@@ -51,6 +61,8 @@ def plan(
     threads: Threads = 0,
     device: Device = "cpu",
     decode_on: DecodeOn = "fastest",
+    ranks: Ranks = 1,
+    temporal_patch: TemporalPatch = 1,
     json: Json = False,
 ) -> None:
     """Show which packets must be decoded to get some frames, and which are skipped.
@@ -66,6 +78,8 @@ def plan(
       flashcodec plan lecture.mp4 --indices 0,5,-1 --threads 4
     See whether the NVDEC units of a GPU or the cores decode frames for it:
       flashcodec plan lecture.mp4 --device cuda
+    See which frames each of four ranks decodes, of a model that merges two frames:
+      flashcodec plan lecture.mp4 --ranks 4 --temporal-patch 2
     """
     video = open_video(file, stream)
     targets = chosen_frames(video, frames, fps, indices, snap)
@@ -74,8 +88,9 @@ def plan(
     engines = sum(kind.engines for kind in kinds if kind.chosen)
     if engines == 0:
         raise typer.BadParameter(f"--decode-on {decode_on}: no engine of this kind decodes this video for {device}")
-    planned = video.plan(targets, engines)
+    planned = video.plan(targets, engines, temporal_patch)
     report = _report(file, video, targets, planned, kinds)
+    report["ranks"] = [part._asdict() for part in video.rank_parts(targets, ranks, temporal_patch)]
     if json:
         print(_as_json(report))
     else:
@@ -145,6 +160,10 @@ def _show(report: dict[str, Any], video: Bitstream, targets: Indices, planned: P
     console.print()
     heading(console, f"{len(report['segments'])} segments for {report['engines']} engines")
     console.print(_segments(report["segments"]))
+    if len(report["ranks"]) > 1:
+        console.print()
+        heading(console, f"{len(report['ranks'])} ranks")
+        console.print(_ranks(report["ranks"]))
 
 
 def _trusts(doubts: list[dict[str, str]]) -> list[str]:
@@ -177,4 +196,14 @@ def _segments(segments: list[dict[str, Any]]) -> Table:
         table.add_row(*map(str, counts), f"{seconds:.3f}", bar)
     if len(segments) > _MOST_ROWS:
         table.add_row(f"… {len(segments) - _MOST_ROWS} more")
+    return table
+
+
+def _ranks(parts: list[dict[str, int]]) -> Table:
+    """Tell what each rank takes of the frames, and how many it decodes for them."""
+    table = plain_table()
+    for name in ("rank", "frames", "decoded"):
+        table.add_column(name, justify="right")
+    for rank, part in enumerate(parts):
+        table.add_row(str(rank), str(part["last"] - part["first"]), str(part["frames_decoded"]))
     return table
