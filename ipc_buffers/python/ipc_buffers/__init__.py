@@ -24,6 +24,7 @@ from ipc_buffers._core import (
     list_gpus,
     remove_stale_arenas,
 )
+from ipc_buffers.collective_write_queue import CollectiveWriteQueue, columns
 from ipc_buffers.page_index import PageIndex
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "Bell",
     "Collective",
     "CollectiveError",
+    "CollectiveWriteQueue",
     "Gpu",
     "Memory",
     "MessageQueue",
@@ -46,6 +48,7 @@ __all__ = [
     "PagePool",
     "PageServer",
     "PagedBuffer",
+    "columns",
     "free_bytes",
     "list_arenas",
     "list_gpus",
