@@ -101,8 +101,8 @@ void barrier(const CollectiveHandle& self, double timeout) {
 }  // namespace
 
 void bind_collective(py::module_& module) {
-  py::class_<native::AllReduce>(module, "AllReduce",
-                                "What sums up values over processes for the code of another core.");
+  const py::class_<native::AllReduce> base(module, "AllReduce",
+                                           "What sums up values over processes for the code of another core.");
   py::class_<CollectiveHandle, native::AllReduce>(
       module, "Collective",
       R"(Operations that all ranks of a group do together, through shared memory.

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 from model_loop import Loop
+from torch import Tensor
 
 from ipc_buffers import Collective, MessageQueue
 from unifiedserve.config import EngineConfig
@@ -18,23 +19,28 @@ from unifiedserve.memory.weights import attach_weights, store_weights
 from unifiedserve.models.base import LanguageAdapter
 from unifiedserve.models.registry import load_adapter, load_config
 from unifiedserve.placement import Network
+from unifiedserve.placement.encoder_ranks import FIRST_ALONE, EncoderRanks
 from unifiedserve.ranks.follower import follow
 from unifiedserve.ranks.group import Group
 from unifiedserve.ranks.messages import Leave
-from unifiedserve.ranks.parts import RankPart
+from unifiedserve.ranks.parts import RankPart, parts_of
 
-SECONDS = 60.0
+SECONDS = 20.0
 
 
-def load_part(checkpoint: Path, dtype: torch.dtype, group: Group, quantization: str = "none") -> LanguageAdapter:
-    """Load a rank's part; the encoder is rank 0's alone."""
-    config = load_config(checkpoint)
-    options = EngineConfig.of(quantization=quantization)
-    tensors = weight_source(options, checkpoint, config, CPU, str(dtype).removeprefix("torch."), group.part)
-    networks = tuple(Network) if group.leads else (Network.LANGUAGE,)
+def weights_of(checkpoint: Path, dtype: torch.dtype, part: RankPart, quantization: str) -> dict[str, Tensor]:
+    """Return what a rank has of the weights."""
+    tensors = weight_source(
+        EngineConfig.of(quantization=quantization),
+        checkpoint,
+        load_config(checkpoint),
+        CPU,
+        str(dtype).removeprefix("torch."),
+        part,
+    )
     memory = store_weights(tensors, f"test-ranks-{uuid.uuid4().hex[:12]}", dtype, CPU.place)
     try:
-        return load_adapter(checkpoint, attach_weights(memory.name), dtype, CPU, networks, group)
+        return attach_weights(memory.name)
     finally:
         memory.unlink()
 
@@ -46,6 +52,7 @@ def ranks_of(
     dtype: torch.dtype = torch.float32,
     quantization: str = "none",
     kv_dtype: torch.dtype | None = None,
+    encoder: EncoderRanks = FIRST_ALONE,
 ) -> Iterator[Loop]:
     """Yield a loop over rank 0, with whose pages threads work as the other ranks."""
     config, name = load_config(checkpoint), f"test-ranks-{uuid.uuid4().hex[:12]}"
@@ -55,11 +62,22 @@ def ranks_of(
         inboxes = [MessageQueue.create(f"{name}-{rank}", 1 << 20) for rank in range(1, ranks)]
         for inbox in inboxes:
             stack.callback(inbox.unlink)
-        groups = [
-            Group(RankPart(config.get_text_config(), rank, ranks), Collective.join(name, rank), inboxes, SECONDS)
-            for rank in range(ranks)
+        parts = parts_of(config, ranks, encoder)
+        shared: list[Collective | None] = [None] * ranks
+        if encoder.tensor > 1:
+            for group in range(encoder.data):
+                stack.callback(Collective.create(f"{name}-e{group}", encoder.tensor).unlink)
+            shared = [
+                Collective.join(f"{name}-e{rank // encoder.tensor}", rank % encoder.tensor) for rank in range(ranks)
+            ]
+        groups = [Group(part, Collective.join(name, part.rank), inboxes, SECONDS, shared[part.rank]) for part in parts]
+        weights = [weights_of(checkpoint, dtype, part, quantization) for part in parts]
+        adapters = [
+            load_adapter(checkpoint, weights[rank % encoder.tensor] | weights[rank], dtype, CPU, tuple(Network), group)
+            if encoder.count > 1 or group.leads
+            else load_adapter(checkpoint, weights[rank], dtype, CPU, (Network.LANGUAGE,), group)
+            for rank, group in enumerate(groups)
         ]
-        adapters = [load_part(checkpoint, dtype, group, quantization) for group in groups]
         layout = KVLayout.of(config, 16, kv_dtype or dtype, ranks)
         loop = Loop(adapters[0], layout=layout)
         stack.callback(loop.close)
@@ -80,4 +98,4 @@ def ranks_of(
 def _follow(adapter: LanguageAdapter, kv: KVCache) -> None:
     torch.set_num_threads(1)
     assert adapter.part is not None
-    follow(adapter.part, kv)
+    follow(adapter.part, kv, adapter.encoder_part)

@@ -10,6 +10,7 @@ from msgspec import Meta
 from unifiedserve.errors import ConfigError
 from unifiedserve.placement import MODEL_STAGES, Instance, Network, Placement, Stage, networks_of, read_placement
 from unifiedserve.placement.cores import cores_by_node
+from unifiedserve.placement.encoder_ranks import FIRST_ALONE, EncoderRanks, read_encoder_ranks
 from unifiedserve.placement.numa import place_by_node
 
 DeviceName = Literal["cpu", "cuda"]
@@ -121,9 +122,17 @@ class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
             le=64,
             description="The number of processes, or ranks, over which each worker spreads the language model (CPU "
             "only). Each has an equal part of the worker's cores, of the attention heads and of the weights. The "
-            "number must divide the heads; the vision encoder stays whole, on the first rank",
+            "number must divide the heads; the vision encoder stays whole, on the first rank, without --encoder-ranks",
         ),
     ] = 1
+    encoder_ranks: Annotated[
+        str,
+        Meta(
+            description="How a worker's ranks share its vision encoder: with dp2 each of two encodes some of a batch's "
+            "images, tiles or frame groups; with tp2 two share the heads of each; dp2xtp2 are two such pairs. As many "
+            "ranks as --tensor-parallel-size. Default: the first encodes all"
+        ),
+    ] = ""
     vision_threads: Annotated[int, Meta(ge=0, description="Threads that decode videos. 0: one for each core")] = 0
     torch_threads: Annotated[
         int, Meta(ge=0, description="Threads that a worker, or each of its ranks, computes with. 0: one for each core")
@@ -167,6 +176,23 @@ class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
     def ranks_of(self, instance: Instance) -> int:
         """Return how many processes an instance is: its ranks, if it hosts the language model."""
         return self.tensor_parallel_size if Network.LANGUAGE in networks_of(instance.stages) else 1
+
+    @property
+    def shared_encoder(self) -> EncoderRanks:
+        """How ranks share the vision encoder, in workers that have it. Raises ConfigError for what cannot be."""
+        return read_encoder_ranks(self.encoder_ranks, self.tensor_parallel_size)
+
+    def encoder_ranks_of(self, instance: Instance) -> EncoderRanks:
+        """Return how an instance's ranks share the vision encoder. Raises ConfigError for what cannot be."""
+        if Stage.ENCODE not in instance.stages:
+            return FIRST_ALONE
+        encoder = self.shared_encoder
+        if encoder.count > 1 and not instance.has_both_models:
+            raise ConfigError(
+                f"--encoder-ranks {self.encoder_ranks}: the worker {instance.name} has no language model and is one "
+                "process; leave it out, or have a worker encode and prefill"
+            )
+        return encoder
 
     @property
     def processes(self) -> int:

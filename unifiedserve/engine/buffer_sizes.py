@@ -11,6 +11,7 @@ from unifiedserve.errors import ConfigError
 from unifiedserve.memory.kv_cache import KVLayout
 from unifiedserve.memory.shared import EngineLayout, MemoryLayout, PoolSize
 from unifiedserve.models.base import Processor
+from unifiedserve.models.registry import divides_encoder
 from unifiedserve.placement import Network, Placement, Stage, networks_of
 from unifiedserve.placement.instances import number_of_memory
 
@@ -50,6 +51,7 @@ def plan_layout(
     own: torch.dtype = getattr(torch, dtype)
     ranks = config.machine.tensor_parallel_size
     _check_divisible(ranks, device, processor.config.get_text_config(), dtype)
+    _check_encoder_ranks(config, placement, processor)
     kv = KVLayout.of(processor.config, sizes.kv_page_tokens, kv_dtype, ranks)
     pools = {
         "kv": _pool("kv_cache_mib", sizes.kv_cache_mib or DEFAULT_KV_CACHE_MIB, kv.page_bytes),
@@ -108,6 +110,22 @@ def _check_divisible(ranks: int, device: Device, text: Any, dtype: str) -> None:
         f"{option}: a language model of type {text.model_type} in {dtype} cannot be divided among ranks; leave it out, "
         "or serve one of those in the table of docs/models.md"
     )
+
+
+def _check_encoder_ranks(config: EngineConfig, placement: Placement, processor: Processor) -> None:
+    """Raise ConfigError if ranks cannot share the encoder of a worker as they are to."""
+    machine = config.machine
+    shared = [each for each in placement.instances if machine.encoder_ranks_of(each).count > 1]
+    if shared and config.scheduling.dual_streams == "on":
+        raise ConfigError(
+            f"--encoder-ranks {machine.encoder_ranks}: ranks do one thing after another, and --dual-streams on has the "
+            "encoder run beside the language model: leave one of them out"
+        )
+    if shared and machine.shared_encoder.tensor > 1 and not divides_encoder(processor.config):
+        raise ConfigError(
+            f"--encoder-ranks {machine.encoder_ranks}: the heads of the vision encoder of a model of type "
+            f"{processor.config.model_type} cannot be divided; give dp{machine.tensor_parallel_size}"
+        )
 
 
 def _needs(processor: Processor) -> dict[Stage, set[str]]:

@@ -21,6 +21,8 @@ def digest_of(config: EngineConfig, model_dir: Path, dtype: str) -> str:
     machine, how = config.machine, [dtype, config.memory.kv_dtype(dtype), config.checkpoint.quantization]
     if machine.tensor_parallel_size > 1:
         how.append(f"{machine.tensor_parallel_size} ranks")
+    if machine.encoder_ranks:
+        how.append(f"encoder {machine.encoder_ranks}")
     if machine.batch_invariant:
         how.append("batch invariant")
     try:

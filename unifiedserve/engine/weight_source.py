@@ -21,7 +21,7 @@ from unifiedserve.models.matrices import head_matrix, known_matrices, language_m
 from unifiedserve.placement import Network
 from unifiedserve.quantization.on_the_fly import DEFAULTS, OnTheFly, SchemeOf
 from unifiedserve.quantization.read import QuantizedTensors, quantization_config, require_plain
-from unifiedserve.ranks.parts import Cut, RankPart
+from unifiedserve.ranks.parts import Cut, RankPart, parts_of
 
 _BITS = {"int8": 8, "int4": 4}
 
@@ -30,10 +30,9 @@ def sources_of_ranks(
     config: EngineConfig, model_dir: Path, model_config: Any, device: Device, dtype: str
 ) -> list[Tensors]:
     """Return what `weight_source` does for each rank. Raises ConfigError as it does."""
-    ranks, text = config.machine.tensor_parallel_size, model_config.get_text_config()
-    if ranks == 1:
+    parts = parts_of(model_config, config.machine.tensor_parallel_size, config.machine.shared_encoder)
+    if len(parts) == 1:
         return [weight_source(config, model_dir, model_config, device, dtype)]
-    parts = [RankPart(text, rank, ranks) for rank in range(ranks)]
     return [weight_source(config, model_dir, model_config, device, dtype, part) for part in parts]
 
 
@@ -47,7 +46,7 @@ def weight_source(
 ) -> Tensors:
     """Return the tensors to store for the workers: on the processor, matrices in panels.
 
-    They are what a rank has of them, if there is a `part`: the first rank has the encoder, too.
+    They are what a rank has of them, if there is a `part`: the first ones have the encoder, too.
     Raises ConfigError for a quantised checkpoint that is not supported, or if one is to be quantised that is already,
     or on a device that has no products of codes.
     """
@@ -111,9 +110,9 @@ def _part_of(source: Weights, part: RankPart | None, model_config: Any) -> Weigh
     network_of = networks_of_checkpoint(model_config)
 
     def cut(name: str) -> Cut | None:
-        return part.cut(name) if network_of(name) is Network.LANGUAGE else None
+        return part.cut(name) if network_of(name) is Network.LANGUAGE else part.encoder.cut(name)
 
-    return CutTensors(source, lambda name: part.rank == 0 or network_of(name) is Network.LANGUAGE, cut)
+    return CutTensors(source, lambda name: part.encoder.stored or network_of(name) is Network.LANGUAGE, cut)
 
 
 def _no_matrices(name: str) -> bool:

@@ -46,9 +46,9 @@ def _cut_header(header: Header, cut: Cut | None) -> Header:
 
 def _cut(name: str, tensor: Tensor | QuantizedMatrix, cut: Cut) -> Tensor | QuantizedMatrix:
     if isinstance(tensor, Tensor):
-        return tensor.narrow(cut.dim, cut.start, cut.size)
+        return cut.of(tensor)
     scheme = _cut_scheme(name, tensor.scheme, cut)
-    codes = tensor.codes.narrow(cut.dim, cut.start, cut.size)
+    codes = cut.of(tensor.codes)
     scales, zeros = (_cut_table(table, tensor.scheme, scheme, cut) for table in (tensor.scales, tensor.zeros))
     return QuantizedMatrix(codes.contiguous(), scales, zeros, scheme)
 
@@ -56,7 +56,7 @@ def _cut(name: str, tensor: Tensor | QuantizedMatrix, cut: Cut) -> Tensor | Quan
 def _cut_table(table: Tensor, whole: Scheme, scheme: Scheme, cut: Cut) -> Tensor:
     """Return what a part's groups have, of what the matrix's groups have [outputs, groups]."""
     if cut.dim == 0:
-        return table[cut.start : cut.stop].contiguous()
+        return cut.of(table).contiguous()
     groups = table.repeat_interleave(whole.group // scheme.group, dim=1)
     return groups[:, cut.start // scheme.group : cut.stop // scheme.group].contiguous()
 

@@ -27,7 +27,7 @@ from unifiedserve.messages.media import (
     VideoInfo,
 )
 from unifiedserve.models.chat import ChatTemplate
-from unifiedserve.models.encoder_layers import layer_by_layer, pause_before_each_layer
+from unifiedserve.models.encoder_layers import layer_by_layer, pause, pause_before_each_layer
 from unifiedserve.models.ends import end_tokens
 from unifiedserve.models.layer_positions import mark_layers
 from unifiedserve.models.linear_attention import number_layers
@@ -37,8 +37,9 @@ from unifiedserve.models.rope import LONG, settle_rope, short_length
 from unifiedserve.models.scopes import Scope
 from unifiedserve.models.text import NO_LIMIT, TooLongError
 from unifiedserve.placement import Network
+from unifiedserve.ranks.encoder import PartOfEncoder
 from unifiedserve.ranks.group import Group
-from unifiedserve.ranks.leader import Leader, SpreadEmbedding
+from unifiedserve.ranks.leader import Leader, LeadingEncoder, SpreadEmbedding
 from unifiedserve.ranks.model import PartOfModel
 
 __all__ = [
@@ -217,6 +218,8 @@ class LanguageAdapter:
     whole_runs: ClassVar[bool] = False
     #: visual tokens are keys and values for cross-attention: they are kept as long as the sequence, see `scopes`
     keeps_visual_rows: ClassVar[bool] = False
+    #: ranks can have some heads and inner columns each of its vision encoder
+    divides_encoder: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -259,6 +262,9 @@ class LanguageAdapter:
         self._give_way: Callable[[bool], None] = device.sharing.give_way
         #: what this rank has of the language model, of several
         self.part = self._join(group, runner) if group and speaks else None
+        #: and of the vision encoder, if that is more than one rank's
+        self.encoder_part = self._share_encoder(group) if group and Network.ENCODER in networks else None
+        self._leading = LeadingEncoder(self.encoder_part) if self.encoder_part and group and group.leads else None
 
     def give_way(self, giving: bool) -> None:
         """Leave half of the cores to other processes from now on, or use all: every rank of a group does."""
@@ -277,6 +283,16 @@ class LanguageAdapter:
             self._run, self._head = leader.step, self._head and leader.logits
             self._give_way = leader.give_way
         return part
+
+    def _share_encoder(self, group: Group) -> PartOfEncoder | None:
+        """Become one of the ranks that run the encoder, if several do."""
+        if group.part.encoder.ranks.count == 1:
+            return None
+
+        def layers(patches: Tensor, units: Sequence[tuple[MediaPlan, int]]) -> Generator[None, None, Tensor]:
+            return layer_by_layer(lambda: self.encode(patches, units))
+
+        return PartOfEncoder(group, layers, self.dtype)
 
     def positions(self, token_ids: Sequence[int], media: Sequence[MediaPlan]) -> Tensor:
         """Return rotary positions of a whole prompt: int64 [P, n], P = `position_rows`.
@@ -326,7 +342,8 @@ class LanguageAdapter:
     @torch.inference_mode()
     def visual_tokens(self, patches: Tensor, units: Sequence[tuple[MediaPlan, range]]) -> Tensor:
         """Encode, with the tail after the last unit of a medium; `units` says which of whose units the rows are."""
-        visual = self.encode(patches, [(plan, len(part)) for plan, part in units])
+        whole_units = [(plan, len(part)) for plan, part in units]
+        visual = self._encode_on_all(patches, whole_units) if self._leading else self.encode(patches, whole_units)
         if not any(plan.tail_tokens for plan, _ in units):
             return visual
         whole: list[Tensor] = []
@@ -336,6 +353,18 @@ class LanguageAdapter:
             if plan.tail_tokens and part.stop == plan.units:
                 whole.append(self.tail(plan))
         return torch.cat(whole)
+
+    def _encode_on_all(self, patches: Tensor, units: Sequence[tuple[MediaPlan, int]]) -> Tensor:
+        """Do the same as `encode` on all ranks that share the encoder."""
+        assert self._leading is not None
+        layers = self._leading.layers(patches, units)
+        while True:
+            try:
+                next(layers)
+            except StopIteration as ended:
+                visual: Tensor = ended.value
+                return visual
+            pause()
 
     def encode_layers(self, patches: Tensor, units: Sequence[tuple[MediaPlan, range]]) -> Generator[None, None, Tensor]:
         """Do the same as `visual_tokens`, and yield before each layer of the encoder."""

@@ -23,7 +23,7 @@ from unifiedserve.models.layer_positions import tune_queries
 from unifiedserve.models.matrices import put_matrix
 from unifiedserve.models.networks import NetworkOf, networks_of_model
 from unifiedserve.placement import Network
-from unifiedserve.ranks.parts import RankPart
+from unifiedserve.ranks.parts import Cut, EncoderPart, RankPart
 
 Stored = Tensor | StoredMatrix
 
@@ -55,7 +55,8 @@ def build_model(
     _register_attention()
     model = _empty_model(config, dtype)
     if part:
-        _shrink(model.get_decoder(), model.get_output_embeddings(), part)
+        _shrink(dict(model.get_decoder().named_modules()) | {"lm_head": model.get_output_embeddings()}, part.cut)
+        _shrink(dict(model.named_modules()), part.encoder.cut)
     parts = {"text_config": ATTENTION, "vision_config": "sdpa"}
     model.set_attn_implementation(parts if is_multimodal(config) else ATTENTION)
     optional = set() if generates else _head_names(model)
@@ -64,6 +65,8 @@ def build_model(
     tensors = {name: tensor for name, tensor in placed.items() if isinstance(tensor, Tensor)}
     model.load_state_dict(tensors, strict=False, assign=True)
     model.requires_grad_(False)
+    if part and not part.encoder.leads:
+        _leave_out_biases(model, part.encoder)
     _compute_buffers(model, device)  # before modules are replaced, because what replaces them takes their buffers
     for name, stored in placed.items():
         if isinstance(stored, StoredMatrix):
@@ -94,18 +97,23 @@ def networks_of_checkpoint(config: Any) -> NetworkOf:
     return lambda name: network_of(new_name(matrix_name(name))[0])
 
 
-def _shrink(decoder: Any, head: Any, part: RankPart) -> None:
-    """Cut an empty text model and its head to a rank's part of each tensor."""
-    named = dict(decoder.named_modules()) | {"lm_head": head}
-    for path, module in named.items():
+def _shrink(modules: Mapping[str, Any], cut_of: Callable[[str], Cut | None]) -> None:
+    """Cut empty modules to a rank's part of each tensor."""
+    for path, module in modules.items():
         for name, parameter in list(module.named_parameters(recurse=False)):
-            if cut := part.cut(f"{path}.{name}"):
-                own = parameter.narrow(cut.dim, cut.start, cut.size)
-                setattr(module, name, nn.Parameter(own, requires_grad=False))
+            if cut := cut_of(f"{path}.{name}"):
+                setattr(module, name, nn.Parameter(cut.of(parameter), requires_grad=False))
         if isinstance(module, nn.Linear):
             module.out_features, module.in_features = module.weight.shape
         elif isinstance(module, nn.Embedding):
             module.num_embeddings, module.padding_idx = len(module.weight), None
+
+
+def _leave_out_biases(model: Any, encoder: EncoderPart) -> None:
+    """Have a rank add no bias to sums that another rank adds it to."""
+    for path, module in model.named_modules():
+        if getattr(module, "bias", None) is not None and encoder.sums(f"{path}.bias"):
+            module.bias = nn.Parameter(torch.zeros_like(module.bias), requires_grad=False)
 
 
 def is_multimodal(config: Any) -> bool:

@@ -68,6 +68,12 @@ FAMILIES = {
 }
 
 
+def divides_encoder(config: Any) -> bool:
+    """Tell whether ranks can share the heads of the vision encoder of a model with this transformers config."""
+    divides: bool = _class(FAMILIES[config.model_type].adapter).divides_encoder
+    return divides
+
+
 def load_config(model_dir: Path) -> Any:
     """Load a checkpoint's transformers config.
 

@@ -17,11 +17,20 @@ class Group:
     """
 
     def __init__(
-        self, part: RankPart, collective: Collective, inboxes: Sequence[MessageQueue], patience: float = 60.0
+        self,
+        part: RankPart,
+        collective: Collective,
+        inboxes: Sequence[MessageQueue],
+        patience: float = 60.0,
+        encoder: Collective | None = None,
     ) -> None:
-        """Take the inboxes of all ranks but the first. `patience` are the seconds that ranks wait for each other."""
+        """Take the inboxes of all ranks but the first, and what joins those that share units of the encoder, if any do.
+
+        `patience` are the seconds that ranks wait for each other.
+        """
         self.part = part
         self.collective = collective
+        self._encoder = encoder
         self._inboxes = inboxes
         self._patience = patience
 
@@ -45,6 +54,11 @@ class Group:
     def all_reduce(self, values: Tensor) -> None:
         """Replace contiguous values by the sums over all ranks."""
         self.collective.all_reduce(_memory(values), str(values.dtype).removeprefix("torch."), self._patience)
+
+    def sum_of_encoder(self, values: Tensor) -> None:
+        """Replace contiguous values by the sums over the ranks that share the encoder's units."""
+        assert self._encoder is not None  # else one rank has each unit
+        self._encoder.all_reduce(_memory(values), str(values.dtype).removeprefix("torch."), self._patience)
 
     def broadcast(self, values: Tensor) -> None:
         """Replace contiguous values by those of rank 0."""

@@ -1,12 +1,15 @@
 """Rank 0's side: calls of the worker, as to a whole model, have all ranks take part."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from itertools import count
 
 from torch import Tensor, nn
 
 from unifiedserve.attention import PagedKV, RaggedBatch
-from unifiedserve.ranks.messages import Embed, GiveWay, Logits, Message, Step, to_bytes
+from unifiedserve.ranks.encoder import PartOfEncoder, Units
+from unifiedserve.ranks.group import Group
+from unifiedserve.ranks.messages import Drop, Embed, Encode, Encoded, GiveWay, Layer, Logits, Message, Step, to_bytes
 from unifiedserve.ranks.model import PartOfModel
 
 
@@ -27,34 +30,63 @@ class Leader:
 
     def embed(self, token_ids: Tensor) -> Tensor:
         """Return the embeddings [n, hidden] of token ids int64 [n]."""
-        with self._all_of_them(Embed(to_bytes(token_ids))):
+        with all_of_them(self._group, Embed(to_bytes(token_ids))):
             return self._part.embed(token_ids)
 
     def step(self, embeds: Tensor, positions: Tensor, batch: RaggedBatch, kv: PagedKV) -> Tensor:
         """Run a step, as a `StepRunner`."""
-        with self._all_of_them(Step.of(embeds.shape[1], positions, batch)):
+        with all_of_them(self._group, Step.of(embeds.shape[1], positions, batch)):
             return self._part.step(embeds, positions, batch, kv)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Return the logits float32 [k, vocab] of hidden states [k, hidden]."""
-        with self._all_of_them(Logits(len(hidden))):
+        with all_of_them(self._group, Logits(len(hidden))):
             return self._part.logits(hidden)
 
     def give_way(self, giving: bool) -> None:
         """Have all ranks leave half of their cores to other processes, or use all."""
         if giving != self._gives_way:
             self._gives_way = giving
-            with self._all_of_them(GiveWay(giving)):
+            with all_of_them(self._group, GiveWay(giving)):
                 self._part.give_way(giving)
 
-    @contextmanager
-    def _all_of_them(self, message: Message) -> Iterator[None]:
-        """Tell the others to do what this rank does in the block."""
+
+class LeadingEncoder:
+    """A vision encoder over all ranks. Raises OutOfStepError as `Leader` does."""
+
+    def __init__(self, part: PartOfEncoder) -> None:
+        self._part = part
+        self._group = part.group
+        self._numbers = count()
+
+    def layers(self, patches: Tensor, units: Units) -> Generator[None, None, Tensor]:
+        """Encode uint8 patches [N, row_bytes] of whole units into tokens [M, width], and yield before each layer."""
+        number = next(self._numbers)
+        with all_of_them(self._group, Encode(number, *patches.shape, list(units))):
+            self._part.begin(number, patches, units)
         try:
-            self._group.tell(message)
-            yield
-        except Exception as error:
-            raise OutOfStepError(f"the ranks are out of step: {error}") from error
+            while (own := self._layer(number)) is None:
+                yield
+        except GeneratorExit:
+            with all_of_them(self._group, Drop(number)):
+                self._part.drop(number)
+            raise
+        with all_of_them(self._group, Encoded(number, own.shape[1])):
+            return self._part.finish(number, own.shape[1])
+
+    def _layer(self, number: int) -> Tensor | None:
+        with all_of_them(self._group, Layer(number)):
+            return self._part.layer(number)
+
+
+@contextmanager
+def all_of_them(group: Group, message: Message) -> Iterator[None]:
+    """Tell the other ranks to do what this one does in the block. Raises OutOfStepError if one cannot."""
+    try:
+        group.tell(message)
+        yield
+    except Exception as error:
+        raise OutOfStepError(f"the ranks are out of step: {error}") from error
 
 
 class SpreadEmbedding(nn.Module):

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 
 from unifiedserve.attention import RaggedBatch
+from unifiedserve.messages.layouts import decode_layout
+from unifiedserve.messages.media import MediaPlan
 
 
 class Embed(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -72,12 +74,43 @@ class GiveWay(msgspec.Struct, frozen=True, tag=True, array_like=True):
     giving: bool
 
 
+class Encode(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Begin a batch of the encoder, of patches uint8 [rows, row_bytes], which follow by broadcast.
+
+    `units` are, in their order, how many whole units of which medium they are.
+    """
+
+    number: int
+    rows: int
+    row_bytes: int
+    units: list[tuple[MediaPlan, int]]
+
+
+class Layer(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Go on to the next layer of the encoder with a batch."""
+
+    number: int
+
+
+class Encoded(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """End a batch of the encoder; its tokens are so wide."""
+
+    number: int
+    width: int
+
+
+class Drop(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Give a batch of the encoder up."""
+
+    number: int
+
+
 class Leave(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """End."""
 
 
-Message = Embed | Step | Logits | GiveWay | Leave
-_decoder = msgspec.msgpack.Decoder(Message)
+Message = Embed | Step | Logits | GiveWay | Encode | Layer | Encoded | Drop | Leave
+_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message, dec_hook=decode_layout)
 
 
 def pack(message: Message) -> bytes:
@@ -85,8 +118,7 @@ def pack(message: Message) -> bytes:
 
 
 def unpack(data: bytes) -> Message:
-    message: Message = _decoder.decode(data)
-    return message
+    return _decoder.decode(data)
 
 
 def to_bytes(tensor: Tensor) -> bytes:

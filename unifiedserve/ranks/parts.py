@@ -1,9 +1,12 @@
-"""Cut a llama-like text model into ranks' parts; pure."""
+"""Cut a llama-like text model and a vision tower into ranks' parts; pure."""
 
 import re
 from typing import Any, NamedTuple
 
+from torch import Tensor
+
 from unifiedserve.errors import ConfigError
+from unifiedserve.placement.encoder_ranks import FIRST_ALONE, EncoderRanks
 
 _TENSOR = re.compile(
     r"(?:^|\.)(?:layers\.\d+\.(?:self_attn|mlp)\.(\w+)\.(weight|bias)|(embed_tokens|lm_head)\.weight)$"
@@ -11,18 +14,30 @@ _TENSOR = re.compile(
 #: sizes of which parts are whole multiples if that can be: what kernels and groups of codes take at once
 _UNITS = (128, 64, 32, 16, 8, 4, 2)
 _VOCABULARY_UNIT = 16
+_TOWER_TENSOR = re.compile(r"(?:^|\.)blocks\.\d+\.(?:attn|mlp)\.(\w+)\.(weight|bias)$")
+_TOWER_QKV = "qkv"
+_TOWER_INNER = ("gate_proj", "up_proj", "fc1", "linear_fc1")
+_TOWER_SUMMED = ("down_proj", "fc2", "linear_fc2")
 
 
 class Cut(NamedTuple):
-    """Select the range [start, stop) of a dimension of a tensor."""
+    """Select the range [start, stop) of a dimension of a tensor, or of each of its equal `blocks`."""
 
     dim: int
     start: int
     stop: int
+    blocks: int = 1
 
     @property
     def size(self) -> int:
-        return self.stop - self.start
+        return (self.stop - self.start) * self.blocks
+
+    def of(self, tensor: Tensor) -> Tensor:
+        """Return that part: a view, but of several blocks, which are joined."""
+        if self.blocks == 1:
+            return tensor.narrow(self.dim, self.start, self.size)
+        split = tensor.unflatten(self.dim, (self.blocks, -1))
+        return split.narrow(self.dim + 1, self.start, self.stop - self.start).flatten(self.dim, self.dim + 1)
 
 
 class RankPart:
@@ -32,9 +47,15 @@ class RankPart:
     fewer than ranks, several ranks have the same one.
     """
 
-    def __init__(self, text: Any, rank: int, ranks: int) -> None:
-        """Take a transformers text config. Raises ConfigError, with numbers that do, if its heads cannot be divided."""
+    def __init__(
+        self, text: Any, rank: int, ranks: int, encoder: EncoderRanks = FIRST_ALONE, vision: Any = None
+    ) -> None:
+        """Take transformers' configs of text and of a vision tower that `encoder` ranks share.
+
+        Raises ConfigError, with numbers that do, if heads cannot be divided.
+        """
         self.rank, self.ranks = rank, ranks
+        self.encoder = EncoderPart(vision, rank, encoder)
         heads, kv_heads = text.num_attention_heads, kv_heads_of(text, ranks)
         first_kv = rank * text.num_key_value_heads // ranks
         dim = getattr(text, "head_dim", None) or text.hidden_size // heads
@@ -64,6 +85,50 @@ class RankPart:
             return None
         cut = self._cuts.get(match[1] or match[3])
         return None if cut and cut.dim and match[2] == "bias" else cut  # a bias of sums is whole
+
+
+class EncoderPart:
+    """What of the vision encoder a rank has: some heads and inner columns of each block, if several share its units.
+
+    Ranks that encode other units with the same heads have the same part, which is stored once.
+    """
+
+    def __init__(self, vision: Any, rank: int, ranks: EncoderRanks) -> None:
+        """Take a Qwen tower's config, if its blocks are divided. Raises ConfigError if its heads cannot be."""
+        self.ranks = ranks
+        number = rank % ranks.tensor
+        #: whether this rank adds what is not divided: biases of sums, and what these are added to
+        self.leads = number == 0
+        #: whether the part is stored with this rank's weights
+        self.stored = rank < ranks.tensor
+        self._cuts = _tower_cuts(vision, number, ranks.tensor) if ranks.tensor > 1 else {}
+
+    def cut(self, name: str) -> Cut | None:
+        """Return what the rank has of the encoder's tensor of that name; None: all of it."""
+        match = _TOWER_TENSOR.search(name)
+        if match is None or (match[2] == "bias" and self.sums(name)):
+            return None
+        return self._cuts.get(match[1])
+
+    def sums(self, name: str) -> bool:
+        """Tell whether a tensor belongs to a product that is summed over ranks."""
+        match = _TOWER_TENSOR.search(name)
+        cut = self._cuts.get(match[1]) if match else None
+        return cut is not None and cut.dim == 1
+
+
+def _tower_cuts(vision: Any, number: int, ranks: int) -> dict[str, Cut]:
+    if (heads := vision.num_heads) % ranks:
+        known = ", ".join(str(each) for each in range(1, heads + 1) if heads % each == 0)
+        raise ConfigError(
+            f"--encoder-ranks tp{ranks}: {heads} heads of the vision encoder cannot be divided among {ranks} ranks; "
+            f"numbers that do are {known}"
+        )
+    hidden = getattr(vision, "embed_dim", None) or vision.hidden_size
+    inner = _part(getattr(vision, "intermediate_size", None) or int(hidden * vision.mlp_ratio), number, ranks)
+    own = _range(hidden // ranks, number)
+    cuts = {_TOWER_QKV: Cut(0, *own, blocks=3), "proj": Cut(1, *own)}
+    return cuts | {name: Cut(0, *inner) for name in _TOWER_INNER} | {name: Cut(1, *inner) for name in _TOWER_SUMMED}
 
 
 def kv_heads_of(text: Any, ranks: int) -> int:
@@ -107,3 +172,9 @@ def _bounds(size: int, unit: int, rank: int, ranks: int) -> tuple[int, int]:
     units = -(-size // unit)
     start, stop = (min(size, units * number // ranks * unit) for number in (rank, rank + 1))
     return start, stop
+
+
+def parts_of(config: Any, ranks: int, encoder: EncoderRanks) -> list[RankPart]:
+    """Return the part of each rank of a model with this transformers config. Raises ConfigError as `RankPart` does."""
+    text, vision = config.get_text_config(), getattr(config, "vision_config", None)
+    return [RankPart(text, rank, ranks, encoder, vision) for rank in range(ranks)]

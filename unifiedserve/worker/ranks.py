@@ -21,7 +21,7 @@ from unifiedserve.placement import Network
 from unifiedserve.ranks.follower import follow
 from unifiedserve.ranks.group import Group
 from unifiedserve.ranks.messages import Leave
-from unifiedserve.ranks.parts import RankPart
+from unifiedserve.ranks.parts import RankPart, parts_of
 from unifiedserve.worker.fork_obstacles import fork_obstacles
 from unifiedserve.worker.process_name import rename
 from unifiedserve.worker.spec import WorkerSpec
@@ -88,17 +88,26 @@ def fork_ranks(spec: WorkerSpec, device: Device) -> Ranks | None:
 
 def _groups(spec: WorkerSpec) -> list[Group]:
     """Join all ranks of an instance, over memory without names that forked processes inherit."""
-    text = load_config(Path(spec.model_dir)).get_text_config()
-    parts = [RankPart(text, rank, spec.ranks) for rank in range(spec.ranks)]
+    shared = spec.config.machine.encoder_ranks_of(spec.instance)
+    parts = parts_of(load_config(Path(spec.model_dir)), spec.ranks, shared)
     name = spec.layout.arena(f"ranks-{os.getpid()}")
     patience = spec.config.machine.worker_timeout
     with ExitStack() as stack:  # the names go at once
-        arena = Collective.create(name, spec.ranks, _SLOT_BYTES)
-        stack.callback(arena.unlink)
+
+        def joined(own: str, ranks: int) -> list[Collective]:
+            arena = Collective.create(own, ranks, _SLOT_BYTES)
+            stack.callback(arena.unlink)
+            return [Collective.join(own, rank, patience) for rank in range(ranks)]
+
+        collectives = joined(name, spec.ranks)
+        encoders: list[Collective | None] = [None] * spec.ranks
+        if shared.tensor > 1:
+            encoders = [end for group in range(shared.data) for end in joined(f"{name}-e{group}", shared.tensor)]
         inboxes = [MessageQueue.create(f"{name}-{part.rank}", _INBOX_BYTES) for part in parts[1:]]
         for inbox in inboxes:
             stack.callback(inbox.unlink)
-        return [Group(part, Collective.join(name, part.rank, patience), inboxes, patience) for part in parts]
+        ends = zip(parts, collectives, encoders, strict=True)
+        return [Group(part, whole, inboxes, patience, encoder) for part, whole, encoder in ends]
 
 
 def _take_cores(part: RankPart) -> None:
@@ -132,10 +141,14 @@ def _run(spec: WorkerSpec, device: Device, group: Group) -> None:
     device.sharing.enter(spec.instance, spec.config.machine.torch_threads)
     model_dir, dtype = Path(spec.model_dir), getattr(torch, spec.dtype)
     weights = attach_weights(spec.memory.weights_of_ranks[group.part.rank], device)
-    adapter = load_adapter(model_dir, weights, dtype, device, (Network.LANGUAGE,), group)
+    networks = (Network.LANGUAGE,)
+    if (encoder := group.part.encoder.ranks).count > 1:  # which the first ranks have stored
+        stored = spec.memory.weights_of_ranks[group.part.rank % encoder.tensor]
+        weights, networks = attach_weights(stored, device) | weights, tuple(Network)
+    adapter = load_adapter(model_dir, weights, dtype, device, networks, group)
     kv_dtype: torch.dtype = getattr(torch, spec.config.memory.kv_dtype(spec.dtype))
     layout = KVLayout.of(adapter.config, spec.config.memory.kv_page_tokens, kv_dtype, spec.ranks)
     pool = PagePool.attach(spec.layout.pool((spec.instance.memory, "kv")))
     assert adapter.part is not None  # it is in a group
     group.meet(spec.config.machine.startup_timeout)
-    follow(adapter.part, KVCache(pool, layout, device=device, rank=group.part.rank))
+    follow(adapter.part, KVCache(pool, layout, device=device, rank=group.part.rank), adapter.encoder_part)

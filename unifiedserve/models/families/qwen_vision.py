@@ -17,6 +17,7 @@ from unifiedserve.messages.media import MediaKind, MediaPlan
 from unifiedserve.models.encoder_layers import pause
 from unifiedserve.models.families.qwen2_5_vl.patch_embedding import PatchEmbedding
 from unifiedserve.models.families.qwen2_5_vl.vision_layout import Geometry, Layout, Run, rearranged, unit_layout
+from unifiedserve.ranks.encoder import DividedBlocks
 
 POSITION_TABLES = 4  # tables kept for grids that come again
 
@@ -24,7 +25,8 @@ POSITION_TABLES = 4  # tables kept for grids that come again
 class UnitTower:
     """Run a vision tower over `modules`, transformers' own, whose parameters are used in place.
 
-    `normalisation` has the mean and deviation of a row of uint8 pixels, for each kind of media. Raises ConfigError for
+    `normalisation` has the mean and deviation of a row of uint8 pixels, for each kind of media; blocks may be `divided`
+    among ranks. Raises ConfigError for
     a dtype that the device does not know.
     """
 
@@ -33,13 +35,15 @@ class UnitTower:
         modules: Any,
         normalisation: Mapping[MediaKind, tuple[Tensor, Tensor]],
         device: Device,
+        divided: DividedBlocks | None = None,
     ) -> None:
         self._device = device
         self._kernels = device.kernels.vision
         self._kernels.check_dtype(modules.dtype)
         config, projection = modules.config, modules.patch_embed.proj
         self._modules = modules
-        self._heads: int = config.num_heads
+        self._divided = divided or DividedBlocks(None)
+        self._heads: int = config.num_heads // self._divided.ranks
         self._geometry = Geometry(
             config.spatial_merge_size,
             None,
@@ -96,13 +100,14 @@ class UnitTower:
         return offset.to(modules.dtype)
 
     def _block(self, block: Any, hidden: Tensor, layout: Layout) -> Tensor:
-        kernels, attention, mlp = self._kernels, block.attn, block.mlp
+        kernels, attention, mlp, divided = self._kernels, block.attn, block.mlp, self._divided
         qkv = kernels.linear(block.norm1(hidden), attention.qkv)
         attended = kernels.attend(qkv, self._heads, layout.cos, layout.sin, layout.groups)
-        hidden = kernels.linear_plus(attended, attention.proj, hidden)
+        hidden = divided.summed(kernels.linear_plus(attended, attention.proj, divided.summand(hidden)))
         first, second = _linears(mlp)
         activation = mlp.act if hasattr(mlp, "act") else mlp.act_fn
-        return kernels.linear_plus(activation(kernels.linear(block.norm2(hidden), first)), second, hidden)
+        inner = activation(kernels.linear(block.norm2(hidden), first))
+        return divided.summed(kernels.linear_plus(inner, second, divided.summand(hidden)))
 
     def _merge(self, merger: Any, hidden: Tensor) -> Tensor:
         """Merge [N, hidden] to [M, out_hidden]; some mergers normalise patches, some what they are merged to."""

@@ -14,6 +14,7 @@ from unifiedserve.models.families.qwen2_5_vl.rules import read_rules
 from unifiedserve.models.families.qwen2_5_vl.vision_tower import VisionTower
 from unifiedserve.models.processor_defaults import QWEN2_VIDEOS
 from unifiedserve.placement import Network
+from unifiedserve.ranks.encoder import DividedBlocks
 from unifiedserve.ranks.group import Group
 
 
@@ -21,6 +22,7 @@ class Qwen25VLAdapter(LanguageAdapter):
     position_rows: ClassVar[int] = 3
     video_defaults: ClassVar[Mapping[str, Any]] = QWEN2_VIDEOS
     tower: ClassVar[type] = VisionTower
+    divides_encoder: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -33,7 +35,7 @@ class Qwen25VLAdapter(LanguageAdapter):
         group: Group | None = None,
     ) -> None:
         super().__init__(config, weights, dtype, model_dir, device, networks, group)
-        self._tower = self._make_tower(model_dir) if Network.ENCODER in networks else None
+        self._tower = self._make_tower(model_dir, DividedBlocks(group)) if Network.ENCODER in networks else None
 
     def positions(self, token_ids: Sequence[int], media: Sequence[MediaPlan]) -> Tensor:
         if not media:
@@ -58,7 +60,7 @@ class Qwen25VLAdapter(LanguageAdapter):
         tokens: Tensor = self._tower(patches, units)
         return tokens
 
-    def _make_tower(self, model_dir: Path) -> Any:
+    def _make_tower(self, model_dir: Path, divided: DividedBlocks) -> Any:
         image, video = read_rules(model_dir, self.video_defaults)
         normalisation = {"image": image.normalisation(), "video": video.normalisation()}
-        return self.tower(self.model.model.visual, normalisation, self.device)
+        return self.tower(self.model.model.visual, normalisation, self.device, divided)

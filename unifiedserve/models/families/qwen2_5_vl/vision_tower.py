@@ -23,12 +23,14 @@ from unifiedserve.models.families.qwen2_5_vl.vision_layout import (
     unit_layout,
     window_layout,
 )
+from unifiedserve.ranks.encoder import DividedBlocks
 
 
 class VisionTower:
     """Run a vision tower over `modules`, transformers' own, whose parameters are used in place.
 
-    `normalisation` has the mean and deviation of a row of uint8 pixels, for each kind of media. Raises ConfigError for
+    `normalisation` has the mean and deviation of a row of uint8 pixels, for each kind of media; blocks may be `divided`
+    among ranks. Raises ConfigError for
     an activation other than SiLU or a dtype that the device does not know.
     """
 
@@ -37,6 +39,7 @@ class VisionTower:
         modules: Any,
         normalisation: Mapping[MediaKind, tuple[Tensor, Tensor]],
         device: Device,
+        divided: DividedBlocks | None = None,
     ) -> None:
         config = modules.config
         if config.hidden_act != "silu":
@@ -44,7 +47,8 @@ class VisionTower:
         self._device = device
         self._kernels = device.kernels.vision
         self._kernels.check_dtype(modules.dtype)
-        self._heads: int = config.num_heads
+        self._divided = divided or DividedBlocks(None)
+        self._heads: int = config.num_heads // self._divided.ranks
         self._geometry = Geometry(
             config.spatial_merge_size,
             config.window_size // config.spatial_merge_size // config.patch_size,
@@ -85,8 +89,9 @@ class VisionTower:
         kernels, attention = self._kernels, block.attn
         qkv = kernels.linear(kernels.norm(hidden, block.norm1), attention.qkv)
         attended = kernels.attend(qkv, self._heads, layout.cos, layout.sin, layout.groups)
-        hidden = kernels.linear_plus(attended, attention.proj, hidden)
-        return mlp(kernels.norm(hidden, block.norm2), hidden)
+        divided = self._divided
+        hidden = divided.summed(kernels.linear_plus(attended, attention.proj, divided.summand(hidden)))
+        return divided.summed(mlp(kernels.norm(hidden, block.norm2), divided.summand(hidden)))
 
     def _merge(self, hidden: Tensor) -> Tensor:
         first, _, second = self._merger.mlp
