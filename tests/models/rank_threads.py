@@ -74,7 +74,7 @@ def ranks_of(
         weights = [weights_of(checkpoint, dtype, part, quantization) for part in parts]
         adapters = [
             load_adapter(checkpoint, weights[rank % encoder.tensor] | weights[rank], dtype, CPU, tuple(Network), group)
-            if encoder.count > 1 or group.leads
+            if encoder.total > 1 or group.leads
             else load_adapter(checkpoint, weights[rank], dtype, CPU, (Network.LANGUAGE,), group)
             for rank, group in enumerate(groups)
         ]

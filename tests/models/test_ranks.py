@@ -1,6 +1,7 @@
 """A language model over several ranks says what it says on one, and no rank has more than its part."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ from deferred import DeferredDevice
 from hypothesis import given
 from hypothesis import strategies as st
 from model_loop import Loop, Request, make_adapter
+from quantized_checkpoints import write_awq, write_gptq, write_packed
 from rank_threads import ranks_of
 
 from unifiedserve.config import EngineConfig
@@ -85,8 +87,8 @@ def requests() -> list[Request]:
     ]
 
 
-def alone(checkpoint: Path, kv_dtype: torch.dtype | None = None) -> list[list[int]]:
-    loop = Loop(make_adapter(checkpoint, torch.float32), kv_dtype=kv_dtype)
+def alone(checkpoint: Path, kv_dtype: torch.dtype | None = None, quantization: str = "none") -> list[list[int]]:
+    loop = Loop(make_adapter(checkpoint, torch.float32, quantization=quantization), kv_dtype=kv_dtype)
     try:
         return loop.generate(requests(), TOKENS, chunk=16)
     finally:
@@ -111,6 +113,23 @@ def test_bfloat16_says_the_same_again(checkpoints: dict[str, Path], quantization
     with ranks_of(checkpoints["qwen2"], 4, torch.bfloat16, quantization) as loop:
         first, again = (loop.generate(requests(), TOKENS, chunk=16) for _ in range(2))
     assert first == again
+
+
+@pytest.mark.parametrize("write", [write_awq, write_gptq, write_packed])
+def test_the_tokens_of_a_quantised_checkpoint_are_those_of_one_rank(
+    tmp_path: Path, write: Callable[[Path], None]
+) -> None:
+    write(tmp_path)
+    with ranks_of(tmp_path, 2) as loop:
+        assert loop.generate(requests(), TOKENS, chunk=16) == alone(tmp_path)
+
+
+@pytest.mark.parametrize("quantization", ["int8", "int4"])
+def test_the_tokens_of_weights_quantised_here_are_those_of_one_rank(
+    checkpoints: dict[str, Path], quantization: str
+) -> None:
+    with ranks_of(checkpoints["qwen3"], 2, quantization=quantization) as loop:
+        assert loop.generate(requests(), TOKENS, chunk=16) == alone(checkpoints["qwen3"], quantization=quantization)
 
 
 def test_logits_of_quantised_parts_are_near_those_of_the_whole(checkpoints: dict[str, Path]) -> None:

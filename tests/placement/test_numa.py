@@ -4,12 +4,14 @@ import threading
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.numa_policy import near_node
 from unifiedserve.placement import read_placement
 from unifiedserve.placement.cores import cores_by_node
-from unifiedserve.placement.numa import place_by_node
+from unifiedserve.placement.numa import cores_of_ranks, nodes_of_ranks, place_by_node
 
 SIX = range(6)
 NODES = {0: (0, 1, 2), 1: (3, 4, 5)}
@@ -74,3 +76,28 @@ def test_memory_is_taken_from_a_node_and_then_from_anywhere(caplog: pytest.LogCa
         assert policy() == before
     with near_node(None):
         assert policy() == before
+
+
+@given(sizes=st.lists(st.integers(1, 12), min_size=1, max_size=4), ranks=st.integers(1, 8), data=st.data())
+def test_ranks_have_all_cores_and_few_span_nodes(sizes: list[int], ranks: int, data: st.DataObject) -> None:
+    """Kernels number cores of nodes in any order."""
+    ranks = min(ranks, sum(sizes))
+    numbers = iter(data.draw(st.permutations(range(sum(sizes)))))
+    nodes = {node: tuple(next(numbers) for _ in range(size)) for node, size in enumerate(sizes)}
+    cores = cores_of_ranks(nodes, ranks)
+    assert sorted(core for own in cores for core in own) == list(range(sum(sizes)))
+    assert max(map(len, cores)) - min(map(len, cores)) <= 1
+    found = nodes_of_ranks(nodes, ranks)
+    if len(sizes) == 1:
+        assert found == [None] * ranks
+    else:
+        assert all(node is None or set(own) <= set(nodes[node]) for node, own in zip(found, cores, strict=True))
+        assert found.count(None) < len(sizes)
+
+
+def test_two_ranks_have_a_node_each_though_cores_are_numbered_in_turn() -> None:
+    nodes = {0: (0, 2, 4, 6), 1: (1, 3, 5, 7)}
+    assert cores_of_ranks(nodes, 2) == [(0, 2, 4, 6), (1, 3, 5, 7)]
+    assert nodes_of_ranks(nodes, 2) == [0, 1]
+    assert nodes_of_ranks(nodes, 4) == [0, 0, 1, 1]
+    assert nodes_of_ranks(nodes, 3) == [0, None, 1]

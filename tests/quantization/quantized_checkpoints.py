@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
-from stored_weights import GPTQ, Drawn, named
+from stored_weights import AWQ, GPTQ, Drawn, named
 from torch import Tensor
 
 from unifiedserve.engine.weight_source import schemes
@@ -39,6 +39,11 @@ def write_gptq(directory: Path) -> None:
 def write_gptq_values(directory: Path) -> None:
     """Write what `write_gptq` stands for, in float32."""
     _write_values(directory, _gptq)
+
+
+def write_awq(directory: Path) -> None:
+    """Write 4 bits in groups of 32."""
+    _write(directory, AWQ, lambda weight: (_drawn(weight).awq(), torch.empty(0)))
 
 
 def write_packed(directory: Path) -> None:
@@ -97,12 +102,17 @@ def _matrices(stored: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _gptq(weight: Tensor) -> tuple[dict[str, Tensor], Tensor]:
+    drawn = _drawn(weight)
+    return drawn.gptq() | {"bias": torch.zeros(len(weight), dtype=torch.float16)}, drawn.values().float()
+
+
+def _drawn(weight: Tensor) -> Drawn:
     matrix = quantize(weight, Scheme(4, 32))
     drawn = Drawn(*weight.shape, group=32)
-    zeros = matrix.zeros.round().clamp(0, 15)  # GPTQ knows no others
+    zeros = matrix.zeros.round().clamp(0, 15)  # AWQ and GPTQ know no others
     drawn.codes, drawn.zeros = (tensor.numpy().astype(np.int64) for tensor in (matrix.codes, zeros))
     drawn.scales = matrix.scales.numpy().astype(np.float16)
-    return drawn.gptq() | {"bias": torch.zeros(len(weight), dtype=torch.float16)}, drawn.values().float()
+    return drawn
 
 
 def _packed(weight: Tensor) -> tuple[dict[str, Tensor], Tensor]:

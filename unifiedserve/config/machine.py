@@ -187,7 +187,7 @@ class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
         if Stage.ENCODE not in instance.stages:
             return FIRST_ALONE
         encoder = self.shared_encoder
-        if encoder.count > 1 and not instance.has_both_models:
+        if encoder.total > 1 and not instance.has_both_models:
             raise ConfigError(
                 f"--encoder-ranks {self.encoder_ranks}: the worker {instance.name} has no language model and is one "
                 "process; leave it out, or have a worker encode and prefill"

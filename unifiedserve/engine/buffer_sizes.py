@@ -115,7 +115,7 @@ def _check_divisible(ranks: int, device: Device, text: Any, dtype: str) -> None:
 def _check_encoder_ranks(config: EngineConfig, placement: Placement, processor: Processor) -> None:
     """Raise ConfigError if ranks cannot share the encoder of a worker as they are to."""
     machine = config.machine
-    shared = [each for each in placement.instances if machine.encoder_ranks_of(each).count > 1]
+    shared = [each for each in placement.instances if machine.encoder_ranks_of(each).total > 1]
     if shared and config.scheduling.dual_streams == "on":
         raise ConfigError(
             f"--encoder-ranks {machine.encoder_ranks}: ranks do one thing after another, and --dual-streams on has the "

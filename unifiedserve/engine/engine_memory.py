@@ -25,6 +25,8 @@ from unifiedserve.memory.weights import create_weights, sum_in_host, write_weigh
 from unifiedserve.models.base import Processor
 from unifiedserve.observe.start import begin_step
 from unifiedserve.placement import Stage
+from unifiedserve.placement.cores import cores_by_node
+from unifiedserve.placement.numa import nodes_of_ranks
 
 _log = logging.getLogger(__name__)
 
@@ -124,12 +126,22 @@ class EngineMemory:
         return sources_of_ranks(self._config, model_dir, self._processor.config, self._device, self.dtype)
 
     def _create_weights(self, sources: Sequence[Tensors]) -> None:
-        """Take memory for the weights of each rank in each memory whose stages need some."""
-        for memory in self._layout.memories.values():
+        """Take memory for the weights of each rank in each memory whose stages need some, near the rank's cores."""
+        for key, memory in self._layout.memories.items():
             wanted = wanted_by(memory.networks, self._processor.config)
-            for name, source, of_rank in zip(memory.weights_of_ranks, sources, self._weights, strict=False):
-                with near_node(memory.node):
+            nodes = self._nodes_of_ranks(key, len(sources)) if memory.node is None else [memory.node] * len(sources)
+            ranks = zip(memory.weights_of_ranks, sources, self._weights, nodes, strict=False)
+            for name, source, of_rank, node in ranks:
+                with near_node(node):
                     of_rank.append(create_weights(source, name, self._torch_dtype, memory.place, wanted))
+
+    def _nodes_of_ranks(self, memory: str, ranks: int) -> list[int | None]:
+        """Return the NUMA node of each rank of the workers that share a memory, if that is the same in all of them."""
+        workers = [each for each in self._config.machine.workers.instances if each.memory == memory]
+        cores = {each.cores for each in workers if self._config.machine.ranks_of(each) > 1}
+        if len(cores) != 1:
+            return [None] * ranks
+        return nodes_of_ranks(cores_by_node(cores.pop() or os.sched_getaffinity(0)), ranks)
 
     def _write_weights(self, sources: Sequence[Tensors]) -> None:
         for of_rank, source in zip(self._weights, sources, strict=True):

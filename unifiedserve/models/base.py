@@ -286,7 +286,7 @@ class LanguageAdapter:
 
     def _share_encoder(self, group: Group) -> PartOfEncoder | None:
         """Become one of the ranks that run the encoder, if several do."""
-        if group.part.encoder.ranks.count == 1:
+        if group.part.encoder.ranks.total == 1:
             return None
 
         def layers(patches: Tensor, units: Sequence[tuple[MediaPlan, int]]) -> Generator[None, None, Tensor]:

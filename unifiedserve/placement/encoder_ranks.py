@@ -15,7 +15,7 @@ class EncoderRanks(NamedTuple):
     tensor: int = 1
 
     @property
-    def count(self) -> int:
+    def total(self) -> int:
         """How many ranks that are."""
         return self.data * self.tensor
 
@@ -34,9 +34,9 @@ def read_encoder_ranks(text: str, ranks: int) -> EncoderRanks:
     if found is None:
         raise ConfigError(f"--encoder-ranks {text}: expected something like dp2, tp2 or dp2xtp2")
     encoder = EncoderRanks(int(found["data"] or 1), int(found["tensor"] or found["alone"] or 1))
-    if encoder.count != ranks:
+    if encoder.total != ranks:
         raise ConfigError(
-            f"--encoder-ranks {text}: that is {encoder.count} ranks, and --tensor-parallel-size is {ranks}: both must "
+            f"--encoder-ranks {text}: that is {encoder.total} ranks, and --tensor-parallel-size is {ranks}: both must "
             "be the same number"
         )
     return encoder

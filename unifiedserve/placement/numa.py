@@ -1,10 +1,11 @@
-"""Place instances over the NUMA nodes of a machine, with a memory for each."""
+"""Place instances and ranks over the NUMA nodes of a machine."""
 
 from collections.abc import Collection, Mapping
 
 import msgspec
 
 from unifiedserve.errors import ConfigError
+from unifiedserve.placement.cores import divide
 from unifiedserve.placement.instances import FIRST_MEMORY, Instance, Placement, numbered_memory
 
 
@@ -32,3 +33,21 @@ def _node(instance: Instance, nodes: Mapping[int, Collection[int]]) -> int:
             "give each worker those of one, as in ep@node0+d@node1"
         )
     return near[0] if near else 0
+
+
+def cores_of_ranks(nodes: Mapping[int, Collection[int]], ranks: int) -> list[tuple[int, ...]]:
+    """Return each rank's cores, about equally many: those of nodes one after the other, so that few ranks span two.
+
+    `nodes` are the cores of each node that the ranks may use.
+    """
+    return divide([core for cores in nodes.values() for core in sorted(cores)], ranks)
+
+
+def nodes_of_ranks(nodes: Mapping[int, Collection[int]], ranks: int) -> list[int | None]:
+    """Return the node that has all of a rank's cores; None for a rank on several, and where there is one node."""
+    if len(nodes) == 1:
+        return [None] * ranks
+    return [
+        next((node for node, near in nodes.items() if set(cores) <= set(near)), None)
+        for cores in cores_of_ranks(nodes, ranks)
+    ]

@@ -62,7 +62,7 @@ class LeadingEncoder:
     def layers(self, patches: Tensor, units: Units) -> Generator[None, None, Tensor]:
         """Encode uint8 patches [N, row_bytes] of whole units into tokens [M, width], and yield before each layer."""
         number = next(self._numbers)
-        with all_of_them(self._group, Encode(number, *patches.shape, list(units))):
+        with all_of_them(self._group, Encode(number, len(patches), patches.shape[1], list(units))):
             self._part.begin(number, patches, units)
         try:
             while (own := self._layer(number)) is None:

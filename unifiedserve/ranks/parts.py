@@ -36,7 +36,7 @@ class Cut(NamedTuple):
         """Return that part: a view, but of several blocks, which are joined."""
         if self.blocks == 1:
             return tensor.narrow(self.dim, self.start, self.size)
-        split = tensor.unflatten(self.dim, (self.blocks, -1))
+        split = tensor.reshape(*tensor.shape[: self.dim], self.blocks, -1, *tensor.shape[self.dim + 1 :])
         return split.narrow(self.dim + 1, self.start, self.stop - self.start).flatten(self.dim, self.dim + 1)
 
 

@@ -18,6 +18,8 @@ from unifiedserve.memory.weights import attach_weights
 from unifiedserve.models.registry import load_adapter, load_config
 from unifiedserve.parents_end import end_with_parent
 from unifiedserve.placement import Network
+from unifiedserve.placement.cores import cores_by_node
+from unifiedserve.placement.numa import cores_of_ranks
 from unifiedserve.ranks.follower import follow
 from unifiedserve.ranks.group import Group
 from unifiedserve.ranks.messages import Leave
@@ -112,9 +114,8 @@ def _groups(spec: WorkerSpec) -> list[Group]:
 
 def _take_cores(part: RankPart) -> None:
     """Keep this process on its part of the cores."""
-    cores = sorted(os.sched_getaffinity(0))
-    first, last = (len(cores) * rank // part.ranks for rank in (part.rank, part.rank + 1))
-    os.sched_setaffinity(0, cores[first:last])
+    nodes = cores_by_node(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, cores_of_ranks(nodes, part.ranks)[part.rank])
 
 
 def _become_rank(leader: int, spec: WorkerSpec, device: Device, group: Group) -> NoReturn:
@@ -141,8 +142,8 @@ def _run(spec: WorkerSpec, device: Device, group: Group) -> None:
     device.sharing.enter(spec.instance, spec.config.machine.torch_threads)
     model_dir, dtype = Path(spec.model_dir), getattr(torch, spec.dtype)
     weights = attach_weights(spec.memory.weights_of_ranks[group.part.rank], device)
-    networks = (Network.LANGUAGE,)
-    if (encoder := group.part.encoder.ranks).count > 1:  # which the first ranks have stored
+    networks: tuple[Network, ...] = (Network.LANGUAGE,)
+    if (encoder := group.part.encoder.ranks).total > 1:  # which the first ranks have stored
         stored = spec.memory.weights_of_ranks[group.part.rank % encoder.tensor]
         weights, networks = attach_weights(stored, device) | weights, tuple(Network)
     adapter = load_adapter(model_dir, weights, dtype, device, networks, group)
