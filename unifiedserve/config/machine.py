@@ -179,11 +179,11 @@ class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def shared_encoder(self) -> EncoderRanks:
-        """How ranks share the vision encoder, in workers that have it. Raises ConfigError for what cannot be."""
+        """Return how ranks share the vision encoder. Raises ConfigError for an impossible sharing."""
         return read_encoder_ranks(self.encoder_ranks, self.tensor_parallel_size)
 
     def encoder_ranks_of(self, instance: Instance) -> EncoderRanks:
-        """Return how an instance's ranks share the vision encoder. Raises ConfigError for what cannot be."""
+        """Return how an instance's ranks share the vision encoder. Raises ConfigError as `shared_encoder`."""
         if Stage.ENCODE not in instance.stages:
             return FIRST_ALONE
         encoder = self.shared_encoder

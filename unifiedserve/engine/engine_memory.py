@@ -126,7 +126,10 @@ class EngineMemory:
         return sources_of_ranks(self._config, model_dir, self._processor.config, self._device, self.dtype)
 
     def _create_weights(self, sources: Sequence[Tensors]) -> None:
-        """Take memory for the weights of each rank in each memory whose stages need some, near the rank's cores."""
+        """Take room for the weights of each rank in each memory that needs some.
+
+        It is near the rank's cores.
+        """
         for key, memory in self._layout.memories.items():
             wanted = wanted_by(memory.networks, self._processor.config)
             nodes = self._nodes_of_ranks(key, len(sources)) if memory.node is None else [memory.node] * len(sources)
@@ -136,7 +139,10 @@ class EngineMemory:
                     of_rank.append(create_weights(source, name, self._torch_dtype, memory.place, wanted))
 
     def _nodes_of_ranks(self, memory: str, ranks: int) -> list[int | None]:
-        """Return the NUMA node of each rank of the workers that share a memory, if that is the same in all of them."""
+        """Return the NUMA node of each rank in a memory.
+
+        It is None where workers' ranks have cores of several nodes.
+        """
         workers = [each for each in self._config.machine.workers.instances if each.memory == memory]
         cores = {each.cores for each in workers if self._config.machine.ranks_of(each) > 1}
         if len(cores) != 1:

@@ -69,7 +69,7 @@ FAMILIES = {
 
 
 def divides_encoder(config: Any) -> bool:
-    """Tell whether ranks can share the heads of the vision encoder of a model with this transformers config."""
+    """Tell whether ranks can share the heads of a config's vision encoder."""
     divides: bool = _class(FAMILIES[config.model_type].adapter).divides_encoder
     return divides
 

@@ -1,4 +1,4 @@
-"""Over how many ranks of a worker its vision encoder runs."""
+"""Say over how many ranks of a worker its vision encoder runs."""
 
 import re
 from typing import NamedTuple
@@ -9,14 +9,17 @@ _TEXT = re.compile(r"dp(?P<data>[1-9]\d?)(xtp(?P<tensor>[1-9]\d?))?|tp(?P<alone>
 
 
 class EncoderRanks(NamedTuple):
-    """`data` groups of ranks, of which each encodes some of a batch's units, and has `tensor` ranks that share them."""
+    """Divide ranks into `data` groups, each of `tensor` ranks.
+
+    Each group encodes some of a batch's units, and its ranks share the heads of these.
+    """
 
     data: int = 1
     tensor: int = 1
 
     @property
     def total(self) -> int:
-        """How many ranks that are."""
+        """Return the number of ranks."""
         return self.data * self.tensor
 
 

@@ -1,4 +1,4 @@
-"""One rank's part of batches of the vision encoder: it encodes some of their units.
+"""Run one rank's part of batches of the vision encoder: some of their units.
 
 Batches have numbers, because one may begin while another stands still between two layers.
 """
@@ -29,7 +29,7 @@ def spread(sizes: Sequence[int], parts: int) -> list[range]:
 
 
 class PartOfEncoder:
-    """What a rank does of the encoder: every method is called on all ranks, in the same order."""
+    """Do a rank's part of the encoder: every method is called on all ranks, in the same order."""
 
     def __init__(self, group: Group, encode: EncodeLayers, dtype: torch.dtype) -> None:
         """Take the encoder that this rank runs, for tokens of a dtype."""
@@ -76,7 +76,7 @@ class PartOfEncoder:
 
 
 class DividedBlocks:
-    """What a tower needs to know if ranks have some heads and inner columns each: its sums are over all of them."""
+    """Join the ranks that each have some heads and inner columns of a tower."""
 
     def __init__(self, group: Group | None) -> None:
         """Take the group of the tower's rank; None: this process has the whole tower."""
@@ -97,7 +97,7 @@ class DividedBlocks:
 
 
 class _Batch:
-    """A batch under way: the layers of a rank's part, None if it has none, and how many tokens each group makes."""
+    """Hold a batch under way: a rank's layers, if it has a part, and each group's tokens."""
 
     def __init__(self, layers: Generator[None, None, Tensor] | None, tokens: list[int]) -> None:
         self.tokens = tokens

@@ -24,9 +24,10 @@ class Group:
         patience: float = 60.0,
         encoder: Collective | None = None,
     ) -> None:
-        """Take the inboxes of all ranks but the first, and what joins those that share units of the encoder, if any do.
+        """Take the inboxes of all ranks but the first.
 
-        `patience` are the seconds that ranks wait for each other.
+        `encoder` joins the ranks that share units of the encoder, if several do. `patience` are the seconds that ranks
+        wait for each other.
         """
         self.part = part
         self.collective = collective

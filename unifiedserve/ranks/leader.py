@@ -52,7 +52,7 @@ class Leader:
 
 
 class LeadingEncoder:
-    """A vision encoder over all ranks. Raises OutOfStepError as `Leader` does."""
+    """Run a vision encoder over all ranks. Raises OutOfStepError as `Leader` does."""
 
     def __init__(self, part: PartOfEncoder) -> None:
         self._part = part

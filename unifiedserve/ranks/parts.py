@@ -21,7 +21,7 @@ _TOWER_SUMMED = ("down_proj", "fc2", "linear_fc2")
 
 
 class Cut(NamedTuple):
-    """Select the range [start, stop) of a dimension of a tensor, or of each of its equal `blocks`."""
+    """Select the range [start, stop) of a tensor's dimension, or of each of its equal `blocks`."""
 
     dim: int
     start: int
@@ -88,7 +88,7 @@ class RankPart:
 
 
 class EncoderPart:
-    """What of the vision encoder a rank has: some heads and inner columns of each block, if several share its units.
+    """Divide the blocks of a vision encoder: a rank has some heads and inner columns of each.
 
     Ranks that encode other units with the same heads have the same part, which is stored once.
     """

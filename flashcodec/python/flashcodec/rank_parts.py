@@ -1,4 +1,4 @@
-"""Which part of a list of frames each of several ranks decodes (UnifiedServe, Algorithm 1, lines 3 and 4); pure.
+"""Divide a list of frames among ranks (UnifiedServe, Algorithm 1, lines 3 and 4); pure.
 
 A rank has consecutive GOPs, balanced by the frames that it has to decode for its targets. Models that merge frames into
 temporal patches need whole patches of every rank but the last one, so that the bounds between ranks are moved.
@@ -14,7 +14,7 @@ Adjustment = Literal["increase", "decrease"]
 
 
 class RankPart(NamedTuple):
-    """Places [first, last) of a list of frames, and how many frames are decoded for those there, about."""
+    """Hold places [first, last) of a list, and about how many frames are decoded for them."""
 
     first: int
     last: int
@@ -68,7 +68,7 @@ def _aligned(bound: int, count: int, size: int, adjust: Adjustment) -> int:
 
 
 def _balanced_bounds(costs: npt.NDArray[np.integer[Any]], ranks: int) -> list[int]:
-    """Return where each of at most so many consecutive parts ends whose largest sum is as small as can be."""
+    """Return where at most `ranks` consecutive parts end whose largest sum is least."""
     least, most = int(costs.max()), int(costs.sum())
     while least < most:
         limit = (least + most) // 2
@@ -80,7 +80,10 @@ def _balanced_bounds(costs: npt.NDArray[np.integer[Any]], ranks: int) -> list[in
 
 
 def _filled(costs: npt.NDArray[np.integer[Any]], limit: int) -> list[int]:
-    """Return where parts end that each take what fits into the limit, at least one cost of which none exceeds it."""
+    """Return where parts end that each take as many costs as fit into the limit.
+
+    No cost exceeds it.
+    """
     before, ends = np.concatenate([[0], np.cumsum(costs)]), list[int]()
     while not ends or ends[-1] < len(costs):
         begun = before[ends[-1]] if ends else 0

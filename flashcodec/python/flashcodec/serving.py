@@ -60,7 +60,7 @@ class DecodingOutput:
 
 
 class Analysis(NamedTuple):
-    """What `FlashCodec.analyse_bitstream` finds out.
+    """Hold the results of `FlashCodec.analyse_bitstream`.
 
     Attributes:
         key_id: the number that a decoding request of this analysis and its outputs have.

@@ -1,6 +1,6 @@
-"""Writes of several ranks, done by all of them in one order (UnifiedServe, §4.3).
+"""Order the writes of several ranks, so that all do the same ones (UnifiedServe, §4.3).
 
-Each rank keeps the same pages of a buffer, of each row a range of columns. Whoever has whole rows hands them in;
+Each rank keeps the same pages of a buffer, of each row a range of columns. A rank with whole rows hands them in;
 rank 0 gives all ranks the same order, in which they do one write after another: a scatter, then each its own columns.
 """
 
@@ -15,14 +15,14 @@ _HEAD = struct.Struct("<HQ")  # the rank that has the rows, and its number for t
 
 
 class Queue(Protocol):
-    """What carries requests and orders, first in, first out: a `MessageQueue`, or what a test makes of one."""
+    """Carry requests and orders, first in, first out, as a `MessageQueue` does."""
 
     def send(self, message: bytes, /) -> None: ...
     def receive(self, timeout: float | None, /) -> bytes | None: ...
 
 
 class CollectiveWriteQueue(Generic[Rows, Part]):
-    """One rank's end.
+    """Give one rank its end of the queue.
 
     Any of its threads may put rows in; one does the writes, and on rank 0 a further one gives the order.
     """
@@ -64,7 +64,10 @@ class CollectiveWriteQueue(Generic[Rows, Part]):
         self._requests.send(_HEAD.pack(self.rank, number) + where)
 
     def give_order(self, timeout: float | None = None) -> bool:
-        """On rank 0, have all ranks do the write that was asked for first; False if there is none in time."""
+        """Have all ranks do the write that was asked for first: False if there is none in time.
+
+        Rank 0 calls it.
+        """
         request = self._requests.receive(timeout)
         if request is None:
             return False
