@@ -30,9 +30,10 @@ def sources_of_ranks(
     config: EngineConfig, model_dir: Path, model_config: Any, device: Device, dtype: str
 ) -> list[Tensors]:
     """Return what `weight_source` does for each rank. Raises ConfigError as it does."""
-    parts = parts_of(model_config, config.machine.tensor_parallel_size, config.machine.shared_encoder)
-    if len(parts) == 1:
+    ranks = config.machine.tensor_parallel_size
+    if ranks == 1:
         return [weight_source(config, model_dir, model_config, device, dtype)]
+    parts = parts_of(model_config, ranks, config.machine.shared_encoder)
     return [weight_source(config, model_dir, model_config, device, dtype, part) for part in parts]
 
 

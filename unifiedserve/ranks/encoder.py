@@ -16,6 +16,8 @@ Units = Sequence[tuple[MediaPlan, int]]
 #: what encodes uint8 patches [N, row_bytes] of whole units into tokens [M, width], and yields before each layer
 EncodeLayers = Callable[[Tensor, Units], Generator[None, None, Tensor]]
 
+_PATIENCE = 40  # times as long may a rank take whose part has more passes over the layers than others'
+
 
 def spread(sizes: Sequence[int], parts: int) -> list[range]:
     """Return consecutive ranges of things of these positive sizes, about equally large; the first has one at least."""
@@ -53,8 +55,13 @@ class PartOfEncoder:
         self._batches[number] = _Batch(self._encode(rows, _joined(own)) if own else None, tokens)
 
     def layer(self, number: int) -> Tensor | None:
-        """Go on to the next layer of this rank's part; return its tokens when they are there."""
-        return self._batches[number].advance()
+        """Go on to the next layer of this rank's part; return its tokens when they are there.
+
+        Ranks wait for each other, so that none is far behind when a step of the language model comes between.
+        """
+        tokens = self._batches[number].advance()
+        self.group.meet()
+        return tokens
 
     def finish(self, number: int, width: int) -> Tensor:
         """End a batch whose tokens are so wide; return all of them [M, width] on rank 0, and this rank's on others."""
@@ -63,10 +70,10 @@ class PartOfEncoder:
         if (tokens := batch.run()) is not None:
             own[: len(tokens)] = tokens
         if not self.group.leads:
-            self.group.gather(own, None)
+            self.group.gather(own, None, _PATIENCE)
             return own
         every = own.new_empty(self.group.part.ranks, *own.shape)
-        self.group.gather(own, every)
+        self.group.gather(own, every, _PATIENCE)
         first_of_groups = every[:: self._ranks.tensor]
         return torch.cat([part[:count] for part, count in zip(first_of_groups, batch.tokens, strict=True)])
 

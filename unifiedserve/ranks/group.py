@@ -65,13 +65,17 @@ class Group:
         """Replace contiguous values by those of rank 0."""
         self.collective.broadcast(0, _memory(values), self._patience)
 
-    def gather(self, own: Tensor, every: Tensor | None) -> None:
-        """Fill `every` [ranks, …] of rank 0 with the `own` […] of each; the others give None."""
-        self.collective.gather(0, _memory(own), None if every is None else _memory(every), self._patience)
+    def gather(self, own: Tensor, every: Tensor | None, patience: int = 1) -> None:
+        """Fill `every` [ranks, …] of rank 0 with the `own` […] of each; the others give None.
 
-    def meet(self, seconds: float) -> None:
-        """Wait up to so many seconds until all ranks are there."""
-        self.collective.barrier(seconds)
+        A rank may come `patience` times as late as otherwise.
+        """
+        room = None if every is None else _memory(every)
+        self.collective.gather(0, _memory(own), room, self._patience * patience)
+
+    def meet(self, seconds: float | None = None) -> None:
+        """Wait until all ranks are there, as long as for other operations, or so many seconds."""
+        self.collective.barrier(self._patience if seconds is None else seconds)
 
 
 def _memory(values: Tensor) -> memoryview:
