@@ -74,7 +74,7 @@ class Group:
         self.collective.gather(0, _memory(own), room, self._patience * patience)
 
     def meet(self, seconds: float | None = None) -> None:
-        """Wait until all ranks are there, as long as for other operations, or so many seconds."""
+        """Wait until all ranks are there, for `seconds` or as long as in other operations."""
         self.collective.barrier(self._patience if seconds is None else seconds)
 
 
