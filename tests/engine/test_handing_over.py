@@ -61,7 +61,7 @@ def test_no_token_changes(workers: InlineWorkers, asked: Asked, expected: list[i
     """Neither of answers that are decoded already, nor of those whose prompts are still on their way, read or not."""
     for uid in (1, 2):
         workers.submit(uid, asked, SHORT)
-    workers.run_until(lambda: all(len(workers.tokens[uid]) > 3 for uid in (1, 2)))
+    workers.run_until(lambda: any(len(workers.tokens[uid]) > 3 for uid in workers.served_by("decode-1")))
     for uid in (3, 4):
         workers.submit(uid, asked, SHORT)
     for _ in range(turns):
