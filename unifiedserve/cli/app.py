@@ -306,6 +306,26 @@ def replay(
     raise typer.Exit(run(folder))
 
 
+@app.command()
+def cache(
+    clear: Annotated[bool, typer.Option("--clear", help="Remove the weights; the next start makes them again")] = False,
+) -> None:
+    """Show what is kept in the user's cache folder: weights as kernels read them, profiles, what was read of GGUF files.
+
+    \b
+    Give the disk back what kept weights take:
+      unifiedserve cache --clear
+    """
+    from rich.console import Console
+
+    from unifiedserve.cli.cache import run
+
+    try:
+        run(Console(), clear=clear)
+    except OSError as error:
+        raise ConfigError(f"{error.filename}: {error.strerror}") from error
+
+
 app.add_typer(bench)
 app.add_typer(cluster)
 

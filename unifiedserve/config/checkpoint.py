@@ -45,6 +45,13 @@ class CheckpointOptions(msgspec.Struct, frozen=True, kw_only=True):
             "Checkpoints that are quantised already are loaded as they are"
         ),
     ] = "none"
+    no_weight_cache: Annotated[
+        bool,
+        Meta(
+            description="Make the weights from the checkpoint at each start, instead of keeping them in the user's "
+            "cache folder as the CPU's kernels read them. Saves the disk as much as they take of the memory"
+        ),
+    ] = False
     max_model_len: Annotated[
         int,
         Meta(

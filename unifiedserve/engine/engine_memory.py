@@ -17,7 +17,8 @@ from unifiedserve.engine.buffer_sizes import dtype_of, plan_layout
 from unifiedserve.engine.device_sizes import DeviceSizes
 from unifiedserve.engine.rehearsal import Footprint, rehearse_alone
 from unifiedserve.engine.resources import check_memory, shared_sizes
-from unifiedserve.engine.weight_source import bytes_by_memory, sources_of_ranks, wanted_by
+from unifiedserve.engine.weight_source import bytes_by_memory, origin_of, sources_of_ranks, wanted_by
+from unifiedserve.memory.kept_weights import KeptWeights, Origin
 from unifiedserve.memory.numa_policy import near_node
 from unifiedserve.memory.shared import EngineLayout, SharedMemory, create_pages, free
 from unifiedserve.memory.tensors import Tensors
@@ -27,8 +28,10 @@ from unifiedserve.observe.start import begin_step
 from unifiedserve.placement import Stage
 from unifiedserve.placement.cores import cores_by_node
 from unifiedserve.placement.numa import nodes_of_ranks
+from unifiedserve.user_cache import weights_folder
 
 _log = logging.getLogger(__name__)
+_WORTH_KEEPING = 64 * MIB
 
 Rehearse = Callable[[SharedMemory, str, Collection[Stage]], Footprint]  # over buffers, with a dtype, of these stages
 
@@ -45,6 +48,8 @@ class EngineMemory:
         with the numbers, if the machine or a device has too little memory; nothing is left behind then.
         """
         self._config = config
+        self._model_dir = model_dir
+        self._kept = KeptWeights(weights_folder())
         self._processor = processor
         self._device = device
         self._engine_id = f"{os.getpid()}-{secrets.token_hex(3)}"
@@ -73,7 +78,7 @@ class EngineMemory:
             self._weights: list[list[Memory]] = [[] for _ in sources]  # by rank, of each memory that has them
             undo.callback(lambda: free(self._all_weights))
             self._create_weights(sources)
-            self._write_weights(sources)
+            self._fill_weights(sources)
             begin_step("taking memory for the KV cache and the buffers")
             self._layout = self._sized(rehearse)
             self.uses |= self._sum("KV cache", "patch buffer", "visual buffer")
@@ -101,12 +106,21 @@ class EngineMemory:
         """Return a sum over the bytes of each host copy of the weights, for comparison."""
         return [sum_in_host(weights) for weights in self._all_weights if weights.place == "host"]
 
+    def keep_weights(self, sums: Sequence[int]) -> None:
+        """Keep host memory's weights on disk for the next start, by the sums of `sum_weights`; takes seconds."""
+        if not self._keeps:
+            return
+        ranks = [rank for rank, of_rank in enumerate(self._weights) for _ in of_rank]
+        for rank, weights, total in zip(ranks, self._all_weights, sums, strict=True):
+            self._kept.keep(weights, total, self._origin(rank))
+
     def load_again(self, model_dir: Path) -> None:
         """Write the weights again, while nobody reads them. Raises ConfigError if the checkpoint cannot be read."""
         self._write_weights(self._sources(model_dir))
 
     def free(self) -> None:
         """Remove every segment; safe to call twice."""
+        self._kept.close()
         self._owned.close()
 
     def arena_name(self, name: str) -> str:
@@ -148,6 +162,23 @@ class EngineMemory:
         if len(cores) != 1:
             return [None] * ranks
         return nodes_of_ranks(cores_by_node(cores.pop() or os.sched_getaffinity(0)), ranks)
+
+    @property
+    def _keeps(self) -> bool:
+        """Whether weights are kept on disk: those for the processor's kernels, which take a while to make."""
+        options = self._config.checkpoint
+        worth_it = self._device.panels(self.dtype) and self.uses["weights"] >= _WORTH_KEEPING
+        return worth_it and options.load_format == "auto" and not options.no_weight_cache
+
+    def _origin(self, rank: int) -> Origin:
+        return origin_of(self._config, self._model_dir, self.dtype, rank)
+
+    def _fill_weights(self, sources: Sequence[Tensors]) -> None:
+        """Read the weights as they were kept at an earlier start, and make those that were not."""
+        for rank, (of_rank, source) in enumerate(zip(self._weights, sources, strict=True)):
+            new = [each for each in of_rank if not (self._keeps and self._kept.restore(each, self._origin(rank)))]
+            if new:
+                write_weights(new, source)
 
     def _write_weights(self, sources: Sequence[Tensors]) -> None:
         for of_rank, source in zip(self._weights, sources, strict=True):

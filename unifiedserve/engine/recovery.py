@@ -111,6 +111,11 @@ class Recovery:
     def begin_watch(self, workers: Workers) -> None:
         """Note what the weights in host memory add up to, to compare after a fault."""
         self._weights = asyncio.create_task(workers.sum_weights())
+        self._keep(asyncio.create_task(self._keep_weights(workers, self._weights)))
+
+    async def _keep_weights(self, workers: Workers, sums: "asyncio.Task[list[int]]") -> None:
+        """Keep the weights for the next start, as they are now."""
+        await workers.keep_weights(await asyncio.shield(sums))
 
     async def _check_weights(self, running: Running, generation: int) -> None:
         """Load the weights again, and replace all workers, if a fault has damaged them."""

@@ -159,6 +159,10 @@ class Supervisor:
         """Return a sum over the bytes of each copy of the weights in host memory; blocks while they are read."""
         return self._memory.sum_weights()
 
+    def keep_weights(self, sums: Sequence[int]) -> None:
+        """Keep the weights on disk for the next start, by the sums that `sum_weights` has returned; blocks."""
+        self._memory.keep_weights(sums)
+
     def revive(self, name: str, placement: Placement, on_exit: OnExit, learned: Learned) -> None:
         """Start a worker in place of one that has died, over the same memory. Raises ConfigError if it cannot be."""
         specs = self._specs(placement, learned)

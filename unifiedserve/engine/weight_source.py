@@ -9,8 +9,9 @@ import torch
 from unifiedserve.config import EngineConfig
 from unifiedserve.device import Device
 from unifiedserve.errors import ConfigError
-from unifiedserve.memory.checkpoint import GGUF_TABLE, read_json
+from unifiedserve.memory.checkpoint import GGUF_TABLE, read_json, weight_files
 from unifiedserve.memory.cut_tensors import CutTensors
+from unifiedserve.memory.kept_weights import Origin
 from unifiedserve.memory.panels import PanelTensors
 from unifiedserve.memory.shared import EngineLayout
 from unifiedserve.memory.tensors import SafetensorsFiles, Tensors, Weights
@@ -67,6 +68,14 @@ def weight_source(
     if config.checkpoint.quantization != "none":
         tensors = OnTheFly(tensors, schemes(_BITS[config.checkpoint.quantization], model_config))
     return PanelTensors(tensors, torch_dtype, in_panels)
+
+
+def origin_of(config: EngineConfig, model_dir: Path, dtype: str, rank: int) -> Origin:
+    """Return what a rank's weights in memory are made from. Raises ConfigError if the files are not there."""
+    table = model_dir / GGUF_TABLE  # it is of a file's path, size and time
+    files = [table] if table.exists() else weight_files(model_dir)
+    how = f"{dtype} {config.checkpoint.quantization} {rank} of {config.machine.tensor_parallel_size}"
+    return Origin([path.absolute() for path in (model_dir / "config.json", *files)], how)
 
 
 def schemes(bits: int, model_config: Any) -> SchemeOf:

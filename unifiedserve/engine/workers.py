@@ -1,7 +1,7 @@
 """Hold the workers, and the engine's connection to them."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -126,6 +126,10 @@ class Workers:
     async def sum_weights(self) -> list[int]:
         """Return a sum over the bytes of each host copy of the weights. Workers go on meanwhile."""
         return await in_thread(self._supervisor.sum_weights)
+
+    async def keep_weights(self, sums: Sequence[int]) -> None:
+        """Keep the weights on disk for the next start, by the sums that `sum_weights` has returned."""
+        await asyncio.to_thread(self._supervisor.keep_weights, sums)
 
     async def revive(self, name: str, placement: Callable[[], Placement | None], learned: Learned) -> None:
         """Start a worker in place of one that has died, over the same memory; raises ConfigError if it cannot be.

@@ -2,32 +2,51 @@
 
 import importlib
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from unifiedserve.errors import ConfigError
+from unifiedserve.models.deferred_compiler import defer_compiler
 
 CHECKPOINT_FILES = ["*.json", "*.jinja", "*.txt", "*.model"]
 WEIGHT_FILES = ["*.safetensors"]
+_UNNEEDED = ("torchvision", "accelerate")
 
 
 @cache
 def load_transformers() -> Any:
-    """Import `transformers` without torchvision and return it; later calls return the same module.
+    """Import `transformers` without what no server needs of it, and return it; later calls return the same module.
 
-    `transformers` imports torchvision wherever it finds it, and fails with it where the installed torchvision does not
-    match torch. The engine needs nothing of it, so the (cached) check for it is made to fail. A process that has
-    imported torchvision itself keeps it.
+    It imports torchvision and accelerate wherever it finds them, fails where the installed torchvision does not match
+    torch, and imports torch's distributed tensors and its compiler. Its (cached) checks for these are made to fail. A
+    process that has imported one of them itself keeps it.
     """
-    if "torchvision" in sys.modules:
-        return importlib.import_module("transformers")
-    sys.modules["torchvision"] = None  # type: ignore[assignment]  # import machinery: "not there"
-    try:
-        importlib.import_module("transformers.utils.import_utils").is_torchvision_available()
-    finally:
-        sys.modules.pop("torchvision", None)
+    defer_compiler()
+    checks = importlib.import_module("torch.distributed")
+    with ExitStack() as undo:
+        for name in _UNNEEDED:
+            if name not in sys.modules:
+                sys.modules[name] = None  # type: ignore[assignment]  # import machinery: "not there"
+                undo.callback(sys.modules.pop, name)
+        undo.enter_context(_answering_no(checks, "is_available"))
+        library = importlib.import_module("transformers.utils.import_utils")
+        for check in ("torchvision", "accelerate", "torch_distributed"):
+            getattr(library, f"is_{check}_available")()
     return importlib.import_module("transformers")
+
+
+@contextmanager
+def _answering_no(module: Any, function: str) -> Iterator[None]:
+    """Have a module's function return False meanwhile."""
+    before = getattr(module, function)
+    setattr(module, function, lambda: False)
+    try:
+        yield
+    finally:
+        setattr(module, function, before)
 
 
 def resolve_model(name: str, *, weights: bool = True) -> Path:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from unifiedserve.attention import AttentionRules
 from unifiedserve.device import back_to_back
@@ -33,6 +34,8 @@ _KNOWN = frozenset({"attention_step", "sliding_window", "softcap", "s_aux"})
 _KNOWN |= {"ragged_batch", "recurrent_states", "dropout", "position_ids", "use_cache", "is_causal"}
 #: buffers that old checkpoints hold and models compute themselves
 _COMPUTED = (r"\.inv_freq$", r"\.position_ids$", r"\.num_batches_tracked$")
+#: functions that fill a tensor with random values
+_DRAWS = frozenset({"normal_", "uniform_", "trunc_normal_", "kaiming_normal_", "kaiming_uniform_"})
 
 
 def build_model(
@@ -130,10 +133,31 @@ def rehearse_loading(config: Any) -> None:
 
 def _empty_model(config: Any, dtype: torch.dtype) -> Any:
     try:
-        with torch.device("meta"):
-            return _auto_class(config).from_config(config, dtype=dtype)
+        with torch.device("meta"), _WithoutReferences():
+            model = _auto_class(config).from_config(config, dtype=dtype)
     except Exception as error:
         raise ConfigError(f"{config.name_or_path}/config.json: no model can be made of it: {error}") from error
+    for module in model.modules():
+        for name, buffer in module.named_buffers(recurse=False):
+            setattr(module, name, buffer.to("meta"))
+    return model
+
+
+class _WithoutReferences(TorchFunctionMode):
+    """Keeps torch from importing sympy for its reference functions, which the meta device takes where it has no own.
+
+    Ranges, and what models compute from them, are made by the processor. Random values are not drawn.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.arange:
+            return func(*args, **{"device": "cpu", **kwargs})
+        if func is torch.randn:
+            return torch.empty(*args, **kwargs)
+        if getattr(func, "__name__", "") in _DRAWS:
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **kwargs)
 
 
 def _auto_class(config: Any) -> Any:

@@ -1,0 +1,139 @@
+"""Weights kept on disk: the same bytes again, and never those of something else."""
+
+import logging
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors import safe_open
+
+from ipc_buffers import Memory
+from unifiedserve.device import CPU
+from unifiedserve.memory.kept_weights import KeptWeights, Origin
+from unifiedserve.memory.tensors import SafetensorsFiles
+from unifiedserve.memory.weights import create_weights, load_weights, sum_in_host
+
+
+class Kept(NamedTuple):
+    """A store with the weights of a checkpoint, and the folder of its files."""
+
+    store: KeptWeights
+    origin: Origin
+    memory: Memory
+    folder: Path
+
+    @property
+    def file(self) -> Path:
+        (file,) = self.folder.iterdir()
+        return file
+
+
+@pytest.fixture
+def kept(checkpoint: Path, arena_name: str, tmp_path: Path) -> Kept:
+    own = tmp_path / "model.safetensors"
+    shutil.copy(checkpoint / "model.safetensors", own)
+    memory, origin = load_weights(checkpoint, arena_name, torch.bfloat16), Origin([own], "bfloat16")
+    store = KeptWeights(tmp_path / "weights")
+    store.keep(memory, sum_in_host(memory), origin)
+    return Kept(store, origin, memory, tmp_path / "weights")
+
+
+@pytest.fixture
+def empty(checkpoint: Path) -> Iterator[Memory]:
+    memory = create_weights(
+        SafetensorsFiles(checkpoint), f"test-models-{uuid.uuid4().hex[:12]}", torch.bfloat16, "host"
+    )
+    yield memory
+    memory.unlink()
+
+
+def test_the_same_bytes_come_back(kept: Kept, empty: Memory) -> None:
+    assert kept.store.restore(empty, kept.origin)
+    assert torch.equal(CPU.view(empty), CPU.view(kept.memory))
+
+
+def test_a_file_is_one_that_others_can_read(kept: Kept) -> None:
+    with safe_open(kept.file, framework="pt") as file:
+        assert torch.equal(file.get_tensor("memory"), CPU.view(kept.memory))
+
+
+def test_other_dtypes_and_ranks_have_files_of_their_own(kept: Kept, empty: Memory) -> None:
+    other = kept.origin._replace(how="float32")
+    assert not kept.store.restore(empty, other)
+    kept.store.keep(kept.memory, sum_in_host(kept.memory), other)
+    assert len(list(kept.folder.iterdir())) == 2
+
+
+def test_a_changed_checkpoint_is_read_again(kept: Kept, empty: Memory, caplog: pytest.LogCaptureFixture) -> None:
+    with kept.origin.files[0].open("ab") as file:
+        file.write(b"changed")
+    with caplog.at_level(logging.WARNING):
+        assert not kept.store.restore(empty, kept.origin)
+    assert "made again: the checkpoint, the program or the processor is another" in caplog.text
+    kept.store.keep(kept.memory, sum_in_host(kept.memory), kept.origin)
+    assert kept.store.restore(empty, kept.origin)
+    assert len(list(kept.folder.iterdir())) == 1, "the old one has been replaced"
+
+
+def test_weights_of_other_kernels_are_made_again(kept: Kept, empty: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unifiedserve._core.instruction_sets", lambda: ["another"])
+    assert not kept.store.restore(empty, kept.origin)
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(position=st.floats(0, 1, exclude_max=True), cut=st.booleans())
+def test_damaged_files_are_never_used(kept: Kept, empty: Memory, position: float, cut: bool) -> None:
+    kept.store.keep(kept.memory, sum_in_host(kept.memory), kept.origin)
+    data = bytearray(kept.file.read_bytes())
+    place = int(position * len(data))
+    if cut:
+        del data[place:]
+    else:
+        data[place] ^= 0x41
+    kept.file.write_bytes(data)
+    if kept.store.restore(empty, kept.origin):  # what was changed was of no meaning
+        assert torch.equal(CPU.view(empty), CPU.view(kept.memory))
+    else:
+        assert not list(kept.folder.iterdir())
+
+
+def test_without_room_it_goes_on_without(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(10, 9, 1))
+    with caplog.at_level(logging.WARNING):
+        kept.store.keep(kept.memory, 0, kept.origin._replace(how="other"))
+    assert "are not kept" in caplog.text
+    assert len(list(kept.folder.iterdir())) == 1
+
+
+def test_a_folder_that_cannot_be_made_is_no_obstacle(
+    kept: Kept, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").touch()
+    store = KeptWeights(tmp_path / "file" / "weights")
+    with caplog.at_level(logging.WARNING):
+        store.keep(kept.memory, 0, kept.origin)
+    assert "are not kept" in caplog.text
+    assert not store.restore(kept.memory, kept.origin)
+
+
+def test_nothing_is_left_of_a_file_whose_server_ends(kept: Kept) -> None:
+    kept.store.close()
+    kept.store.keep(kept.memory, 0, kept.origin._replace(how="other"))
+    assert [file.suffix for file in kept.folder.iterdir()] == [".safetensors"]
+
+
+def test_what_a_killed_server_has_left_is_overwritten(kept: Kept, empty: Memory) -> None:
+    part = kept.file.with_suffix(".part")
+    kept.file.unlink()
+    part.write_bytes(b"half")
+    kept.store.keep(kept.memory, sum_in_host(kept.memory), kept.origin)
+    assert kept.store.restore(empty, kept.origin)
+    assert not part.exists()

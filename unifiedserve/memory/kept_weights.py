@@ -1,0 +1,158 @@
+"""Weights as they lie in memory, kept on disk, so that the next start need not pack or quantise them again.
+
+A file is in the safetensors format: one tensor of bytes, and as metadata what it was made from and its bytes' sum.
+"""
+
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import shutil
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from safetensors import SafetensorError, safe_open
+
+import unifiedserve
+from ipc_buffers import Memory
+from unifiedserve import _core
+from unifiedserve.device import CPU
+from unifiedserve.memory.weights import sum_in_host
+
+_log = logging.getLogger(__name__)
+_TENSOR = "memory"
+_RESERVE = 2 << 30  # bytes that stay free on the disk
+_CHUNK = 16 << 20
+_DIGITS = 16
+_PACKAGE = Path(unifiedserve.__file__).parent
+#: what decides which bytes are made: the kernels' library, and the code that packs and quantises
+_MAKERS = ("quantization", "memory", "device/cpu", "models/gguf", "ranks")
+
+
+class Origin(NamedTuple):
+    """What the weights in memory are made from: the checkpoint's files, and `how` in words."""
+
+    files: Sequence[Path]
+    how: str
+
+    def name(self) -> str:
+        """Return a name that stays when the files, this program or the processor change."""
+        return _digest(self.how, *map(str, self.files))
+
+    def state(self, manifest: bytes) -> str:
+        """Return a digest of all that decides what the bytes are. Raises OSError if a file is not there."""
+        states = [path.stat() for path in self.files]
+        seen = [f"{state.st_size} {state.st_mtime_ns} {state.st_ino}" for state in states]
+        return _digest(self.name(), *seen, manifest.decode(), *_core.instruction_sets(), _digest_of_code())
+
+
+class KeptWeights:
+    """The files in one folder, each for one memory of one checkpoint. Without room or right to write there are none."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._closed = threading.Event()
+
+    def close(self) -> None:
+        """End what is being written; nothing is left of it."""
+        self._closed.set()
+
+    def restore(self, memory: Memory, origin: Origin) -> bool:
+        """Fill host memory from its file; return whether there was a right one. The log says what is wrong with it."""
+        path = self._path(memory, origin)
+        if not path.exists():
+            return False
+        try:
+            if reason := _fill(memory, path, origin.state(memory.manifest)):
+                raise ValueError(reason)
+        except (OSError, IndexError, SafetensorError, ValueError) as error:
+            _log.warning("the weights kept in %s are made again: %s", path, error)
+            with suppress(OSError):
+                path.unlink()
+            return False
+        return True
+
+    def keep(self, memory: Memory, total: int, origin: Origin) -> None:
+        """Write a memory whose bytes add up to `total` (as `sum_in_host`) to its file, unless that is there already."""
+        path = self._path(memory, origin)
+        try:
+            state = origin.state(memory.manifest)
+            if _made_from(path) != state:
+                self._write(path, memory, {"state": state, "sum": str(total)})
+        except OSError as error:
+            _log.warning("the weights are not kept in %s: %s", self._folder, error)
+
+    def _path(self, memory: Memory, origin: Origin) -> Path:
+        return self._folder / f"{_digest(origin.name(), ' '.join(json.loads(memory.manifest)))}.safetensors"
+
+    def _write(self, path: Path, memory: Memory, metadata: dict[str, str]) -> None:
+        data = CPU.view(memory).numpy().data
+        self._folder.mkdir(parents=True, exist_ok=True)
+        if (free := shutil.disk_usage(self._folder).free) < len(data) + _RESERVE:
+            _log.warning("the weights are not kept in %s: %d MiB are free there", self._folder, free >> 20)
+            return
+        part = path.with_suffix(".part")
+        with part.open("ab") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return  # another server writes the same
+            file.truncate(0)  # what a killed one has left
+            try:
+                self._write_all(file, _header(len(data), metadata), *_pieces(data))
+                part.rename(path)
+            except BaseException:
+                part.unlink(missing_ok=True)
+                raise
+
+    def _write_all(self, file: BinaryIO, *pieces: bytes | memoryview) -> None:
+        for piece in pieces:
+            if self._closed.is_set():
+                raise InterruptedError("the server ended before")
+            file.write(piece)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _fill(memory: Memory, path: Path, state: str) -> str:
+    """Copy a file's bytes into memory; return why they cannot be used, if that is so."""
+    with safe_open(path, framework="pt") as file:
+        metadata = file.metadata() or {}
+        if metadata.get("state") != state:
+            return "the checkpoint, the program or the processor is another"
+        memory.write(0, file.get_tensor(_TENSOR).numpy().data)
+    return "" if str(sum_in_host(memory)) == metadata.get("sum") else "it is damaged"
+
+
+def _made_from(path: Path) -> str | None:
+    """Return the state that a file was made from; None if there is no readable one."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return (file.metadata() or {}).get("state")
+    except (OSError, SafetensorError):
+        return None
+
+
+def _header(size: int, metadata: dict[str, str]) -> bytes:
+    """Return the beginning of a safetensors file of one tensor: https://huggingface.co/docs/safetensors#format."""
+    tensor = {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}
+    text = json.dumps({"__metadata__": metadata, _TENSOR: tensor}).encode()
+    text += b" " * (-len(text) % 64)
+    return len(text).to_bytes(8, "little") + text
+
+
+def _pieces(data: memoryview) -> Iterator[memoryview]:
+    return (data[start : start + _CHUNK] for start in range(0, len(data), _CHUNK))
+
+
+def _digest_of_code() -> str:
+    files = [Path(_core.__file__), *(path for each in _MAKERS for path in sorted((_PACKAGE / each).glob("*.py")))]
+    return _digest(*(hashlib.sha256(path.read_bytes()).hexdigest() for path in files))
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:_DIGITS]
