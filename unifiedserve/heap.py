@@ -54,6 +54,13 @@ def spare_collections() -> None:
     gc.freeze()
 
 
+def give_back() -> None:
+    """Collect garbage, and give back what has been freed by now, where the C library can (glibc)."""
+    gc.collect()
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+        trim(0)
+
+
 def give_back_at_rest(*, also_at_work: bool = False) -> None:
     """Start a thread that gives memory back from now on, where the C library can (glibc).
 

@@ -54,11 +54,14 @@ print(fork_obstacles())
 os.readlink = lambda name: "/dev/nvidiactl"
 print(fork_obstacles())
 """
-#: Its workers end with a code that their environment names.
+#: Its workers end with a code that their environment names, or the number of modules there that have been imported.
 WITH_ITS_OWN_WORKERS = """
-import os
+import os, sys
 from unifiedserve.worker import loop, zygote
-loop.run = lambda spec: os._exit(int(os.environ["CODE"]))
+def run(spec):
+    imported = [name for name in os.environ.get("MODULES", "").split() if name in sys.modules]
+    os._exit(int(os.environ.get("CODE", len(imported))))
+loop.run = run
 zygote.main()
 """
 #: A process with a zygote and a worker of it; their ids are its output.
@@ -264,11 +267,28 @@ def test_a_gpu_that_an_import_opened_is_an_obstacle() -> None:
     assert done.stdout.splitlines() == ["[]", "['/dev/nvidiactl is open']"]
 
 
-def test_a_worker_s_environment_is_the_zygote_s_and_what_it_is_given(spec: WorkerSpec) -> None:
+@pytest.fixture(scope="module")
+def own_workers() -> Iterator[Zygote]:
     zygote = Zygote(("-c", WITH_ITS_OWN_WORKERS))
-    workers = [zygote.start(spec, {"CODE": code}) for code in ("7", "8")]
-    assert [worker.wait(SECONDS) for worker in workers] == [7, 8]
+    yield zygote
     zygote.close()
+
+
+def test_a_worker_s_environment_is_the_zygote_s_and_what_it_is_given(own_workers: Zygote, spec: WorkerSpec) -> None:
+    workers = [own_workers.start(spec, {"CODE": code}) for code in ("7", "8")]
+    assert [worker.wait(SECONDS) for worker in workers] == [7, 8]
+
+
+@pytest.mark.parametrize(
+    ("modules", "number"),
+    [("transformers.modeling_utils", 1), ("torch._dynamo.convert_frame sympy torch.distributed.tensor accelerate", 0)],
+    ids=["what a model needs", "what only others need"],
+)
+def test_workers_share_what_has_been_imported(
+    own_workers: Zygote, spec: WorkerSpec, checkpoint: Path, modules: str, number: int
+) -> None:
+    of_model = msgspec.structs.replace(spec, model_dir=str(checkpoint))
+    assert own_workers.start(of_model, {"MODULES": modules}).wait(SECONDS) == number
 
 
 def test_a_zygote_that_cannot_start_says_so(spec: WorkerSpec) -> None:

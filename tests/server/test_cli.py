@@ -38,6 +38,17 @@ def test_version() -> None:
     assert run("version").stdout == f"{__version__}\n"
 
 
+def test_the_cache_is_shown_and_its_weights_are_removed(tmp_path: Path) -> None:
+    folder = tmp_path / "unifiedserve"
+    for name in ("weights/a.safetensors", "profiles/b.toml"):
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_bytes(bytes(3 << 20))
+    environment = {"XDG_CACHE_HOME": str(tmp_path)}
+    assert re.search(r"3\.0 MiB  weights$", run("cache", env=environment).stdout, re.MULTILINE)
+    assert "weights\n" not in run("cache", "--clear", env=environment).stdout
+    assert [file.name for file in folder.rglob("*") if file.is_file()] == ["b.toml"]
+
+
 @pytest.mark.parametrize("arguments", [[], ["--help"]])
 def test_help_lists_the_commands(arguments: list[str]) -> None:
     result = run(*arguments)

@@ -310,7 +310,7 @@ def replay(
 def cache(
     clear: Annotated[bool, typer.Option("--clear", help="Remove the weights; the next start makes them again")] = False,
 ) -> None:
-    """Show what is kept in the user's cache folder: weights as kernels read them, profiles, what was read of GGUF files.
+    """Show what is kept in the user's cache folder: weights as kernels read them, profiles, GGUF tables.
 
     \b
     Give the disk back what kept weights take:

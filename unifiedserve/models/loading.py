@@ -302,7 +302,8 @@ def _compute_buffers(model: Any, device: torch.device) -> None:
     for path, module in model.named_modules():
         names = [name for name, buffer in module.named_buffers(recurse=False) if buffer.is_meta]
         for name in names:
-            setattr(module, name, torch.empty_like(getattr(module, name), device="cpu"))
+            like = getattr(module, name)
+            setattr(module, name, torch.empty(like.shape, dtype=like.dtype, device="cpu"))
         if names:
             _part_of(model, path)._init_weights(module)
         for name in names:

@@ -11,7 +11,7 @@ from collections import Counter
 
 from unifiedserve.device import Device, open_device
 from unifiedserve.errors import ConfigError
-from unifiedserve.heap import give_back_at_rest
+from unifiedserve.heap import give_back, give_back_at_rest
 from unifiedserve.memory.shared import SharedMemory
 from unifiedserve.messages.wire import Abort, Count, Forget, Message, Placed, Reborn, Shutdown, Unfit, unpack
 from unifiedserve.observe.logs import log_of_worker
@@ -157,6 +157,7 @@ def run(spec: WorkerSpec) -> None:
     confine(spec)  # before torch starts threads: those there are already would not be
     device.sharing.enter(spec.instance, spec.config.machine.torch_threads)
     worker = Worker(spec, device, _reading(spec), log, ranks)
+    give_back()  # what loading took; the engine has been told that it is ready
     give_back_at_rest()
     try:
         worker.run()
