@@ -55,7 +55,7 @@ def spare_collections() -> None:
 
 
 def give_back() -> None:
-    """Collect garbage, and give back what has been freed by now, where the C library can (glibc)."""
+    """Collect garbage, and give freed memory back, where the C library can (glibc)."""
     gc.collect()
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
         trim(0)

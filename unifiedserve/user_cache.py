@@ -10,5 +10,5 @@ def cache_folder() -> Path:
 
 
 def weights_folder() -> Path:
-    """Return the folder for weights as the CPU's kernels read them, which may not exist yet."""
+    """Return the folder for weights in panels and codes, which may not exist yet."""
     return cache_folder() / "weights"

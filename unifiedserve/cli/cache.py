@@ -1,4 +1,4 @@
-"""What servers have kept in the user's cache folder, and how to be rid of the largest part of it."""
+"""Show the contents of the user's cache folder, and clear the weights in it."""
 
 import shutil
 from pathlib import Path

@@ -107,7 +107,10 @@ class EngineMemory:
         return [sum_in_host(weights) for weights in self._all_weights if weights.place == "host"]
 
     def keep_weights(self, sums: Sequence[int]) -> None:
-        """Keep host memory's weights on disk for the next start, by the sums of `sum_weights`; takes seconds."""
+        """Keep host memory's weights on disk for the next start; takes seconds.
+
+        `sums` are those of `sum_weights`.
+        """
         if not self._keeps:
             return
         ranks = [rank for rank, of_rank in enumerate(self._weights) for _ in of_rank]
@@ -165,7 +168,7 @@ class EngineMemory:
 
     @property
     def _keeps(self) -> bool:
-        """Whether weights are kept on disk: those for the processor's kernels, which take a while to make."""
+        """Return whether weights are kept on disk, because they take a while to make."""
         options = self._config.checkpoint
         worth_it = self._device.panels(self.dtype) and self.uses["weights"] >= _WORTH_KEEPING
         return worth_it and options.load_format == "auto" and not options.no_weight_cache
@@ -174,7 +177,7 @@ class EngineMemory:
         return origin_of(self._config, self._model_dir, self.dtype, rank)
 
     def _fill_weights(self, sources: Sequence[Tensors]) -> None:
-        """Read the weights as they were kept at an earlier start, and make those that were not."""
+        """Read the weights that an earlier start has kept, and make all others."""
         for rank, (of_rank, source) in enumerate(zip(self._weights, sources, strict=True)):
             new = [each for each in of_rank if not (self._keeps and self._kept.restore(each, self._origin(rank)))]
             if new:

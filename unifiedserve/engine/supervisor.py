@@ -160,7 +160,7 @@ class Supervisor:
         return self._memory.sum_weights()
 
     def keep_weights(self, sums: Sequence[int]) -> None:
-        """Keep the weights on disk for the next start, by the sums that `sum_weights` has returned; blocks."""
+        """Keep the weights on disk for the next start; blocks. `sums` are those of `sum_weights`."""
         self._memory.keep_weights(sums)
 
     def revive(self, name: str, placement: Placement, on_exit: OnExit, learned: Learned) -> None:

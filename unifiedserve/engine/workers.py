@@ -128,7 +128,7 @@ class Workers:
         return await in_thread(self._supervisor.sum_weights)
 
     async def keep_weights(self, sums: Sequence[int]) -> None:
-        """Keep the weights on disk for the next start, by the sums that `sum_weights` has returned."""
+        """Keep the weights on disk for the next start. `sums` are those of `sum_weights`."""
         await asyncio.to_thread(self._supervisor.keep_weights, sums)
 
     async def revive(self, name: str, placement: Callable[[], Placement | None], learned: Learned) -> None:

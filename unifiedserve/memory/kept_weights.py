@@ -1,4 +1,4 @@
-"""Weights as they lie in memory, kept on disk, so that the next start need not pack or quantise them again.
+"""Keep weights on disk as they lie in memory, to start without packing or quantisation.
 
 A file is in the safetensors format: one tensor of bytes, and as metadata what it was made from and its bytes' sum.
 """
@@ -34,7 +34,7 @@ _MAKERS = ("quantization", "memory", "device/cpu", "models/gguf", "ranks")
 
 
 class Origin(NamedTuple):
-    """What the weights in memory are made from: the checkpoint's files, and `how` in words."""
+    """Name the sources of weights in memory: the checkpoint's files, and `how` in words."""
 
     files: Sequence[Path]
     how: str
@@ -51,7 +51,7 @@ class Origin(NamedTuple):
 
 
 class KeptWeights:
-    """The files in one folder, each for one memory of one checkpoint. Without room or right to write there are none."""
+    """Keep files in one folder, each for one memory of one checkpoint; none without room or right to write."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -77,7 +77,10 @@ class KeptWeights:
         return True
 
     def keep(self, memory: Memory, total: int, origin: Origin) -> None:
-        """Write a memory whose bytes add up to `total` (as `sum_in_host`) to its file, unless that is there already."""
+        """Write a memory to its file, unless that is there already.
+
+        `total` is the sum of its bytes, as `sum_in_host` returns it.
+        """
         path = self._path(memory, origin)
         try:
             state = origin.state(memory.manifest)

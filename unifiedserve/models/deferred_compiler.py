@@ -1,4 +1,4 @@
-"""torch's compiler, imported when something is compiled instead of whenever `transformers` is.
+"""Import torch's compiler at its first use, instead of with `transformers`.
 
 `transformers` imports one small module of `torch._dynamo`, and marks some functions for it. That would bring in all of
 the compiler with sympy, a third of the memory and half of the time that all imports take. Nothing is compiled here.
@@ -17,7 +17,7 @@ _ALONE = f"{_PACKAGE}._trace_wrapped_higher_order_op"  # it needs nothing of the
 
 
 def defer_compiler() -> None:
-    """Leave the compiler out until a part of it is used, unless it has been imported."""
+    """Leave the compiler out until its first use, unless it has been imported."""
     if _PACKAGE in sys.modules:
         return
     torch = importlib.import_module("torch")
@@ -30,7 +30,7 @@ def defer_compiler() -> None:
 
 
 class _Deferred(ModuleType):
-    """The package before it is imported: it takes marks, and imports itself for any other attribute."""
+    """Replace the package until it is used: take marks, and import it for any other attribute."""
 
     def __init__(self, spec: ModuleSpec) -> None:
         super().__init__(_PACKAGE)
@@ -73,7 +73,7 @@ class _Deferred(ModuleType):
 
 
 class _Finder(MetaPathFinder):
-    """Finds no module, but imports the package before any further part of it."""
+    """Find no module, but import the package before any further part of it."""
 
     def __init__(self, package: _Deferred) -> None:
         self._package = package

@@ -144,7 +144,7 @@ def _empty_model(config: Any, dtype: torch.dtype) -> Any:
 
 
 class _WithoutReferences(TorchFunctionMode):
-    """Keeps torch from importing sympy for its reference functions, which the meta device takes where it has no own.
+    """Let the meta device do without torch's reference functions, because they import sympy.
 
     Ranges, and what models compute from them, are made by the processor. Random values are not drawn.
     """
