@@ -1,10 +1,12 @@
 """The vision encoder's time beside transformers' tower and beside its matrix products alone.
 
 The tower has 98 M random parameters (depth 12, hidden 768), as the half-billion checkpoint of bench/serve_cpu. Inputs
-are what a server gets for 64 frames of 640x360 at up to 50,176 pixels a frame, and for an image of a megapixel. The
-floor is torch.mm over the same shapes, in the same dtype: no bias, no attention, nothing between; the second floor adds
-attention's two products by torch.bmm. Rounds take turns; a figure is the median, a ratio the median of the rounds'
-ratios. On a machine that does other things, too, --clock cpu --threads 1 still tells the ratios.
+are what a server gets for 64 frames of 640x360 at up to 50,176 pixels a frame, and for an image of a megapixel. "Ours
+in int8" has matrices of 8 bits, as --vision-quantization int8 makes them; how many images a second it encodes for each
+of ours is saved as `int8_speedup`. The floor is torch.mm over the same shapes, in the same dtype: no bias, no
+attention, nothing between; the second floor adds attention's two products by torch.bmm. Rounds take turns; a figure is
+the median, a ratio the median of the rounds' ratios. On a machine that does other things, too, --clock cpu --threads 1
+still tells the ratios.
 
     python bench/encoder.py --json bench/results/encoder.json
 """
@@ -27,13 +29,17 @@ from torch import Tensor
 
 from flashcodec import PatchLayout
 from unifiedserve.device import CPU
-from unifiedserve.device.cpu.modules import in_panels
+from unifiedserve.device.cpu.matrix import Matrix
+from unifiedserve.device.cpu.modules import PanelLinear, in_panels
+from unifiedserve.device.cpu.panels import by_panel, to_panels
 from unifiedserve.doctor.machine import describe_machine
 from unifiedserve.messages.media import MediaKind, MediaPlan
 from unifiedserve.models.families.qwen2_5_vl.rules import MediaRules, resized
 from unifiedserve.models.families.qwen2_5_vl.vision_layout import Geometry, Run, unit_layout, window_layout
 from unifiedserve.models.families.qwen2_5_vl.vision_tower import VisionTower
 from unifiedserve.models.hub import load_transformers
+from unifiedserve.quantization.on_the_fly import DEFAULTS
+from unifiedserve.quantization.quantize import quantize
 
 VISION = {
     "depth": 12,
@@ -75,13 +81,20 @@ def make_tower(dtype: torch.dtype) -> Any:
     return tower.eval().requires_grad_(False)
 
 
-def laid_out(tower: Any) -> Any:
+def laid_out(tower: Any, layer: Callable[[Any], Any] = in_panels) -> Any:
     """Return a copy whose linear layers have their weights in panels, as a server has them."""
     ours = copy.deepcopy(tower)
     for name, module in list(ours.named_modules()):
         if isinstance(module, torch.nn.Linear):
-            ours.set_submodule(name, in_panels(module))
+            ours.set_submodule(name, layer(module))
     return ours
+
+
+def in_codes(module: Any) -> PanelLinear:
+    """Return a linear layer whose weights are codes of 8 bits, as --vision-quantization int8 makes them."""
+    codes, scales, zeros, _ = quantize(module.weight, DEFAULTS[8])
+    tables = (by_panel(table.half()) for table in (scales, zeros))
+    return PanelLinear(Matrix(to_panels(codes), *module.weight.shape, *tables), module.bias)
 
 
 class Floor:
@@ -135,7 +148,12 @@ class Floor:
 
 def contestants(tower: Any, plan: MediaPlan, units_a_step: int) -> dict[str, Callable[[], object]]:
     """Return the ways to encode all of a medium; `units_a_step` is for ours in steps, as the server takes them."""
-    ours = VisionTower(laid_out(tower), {"image": RULES.normalisation(), "video": RULES.normalisation()}, CPU)
+    rules: dict[MediaKind, tuple[Tensor, Tensor]] = {
+        "image": RULES.normalisation(),
+        "video": RULES.normalisation(),
+    }
+    ours = VisionTower(laid_out(tower), rules, CPU)
+    in_8_bits = VisionTower(laid_out(tower, in_codes), rules, CPU)
     floor = Floor(tower)
     patches = torch.randint(0, 256, (plan.patches, RULES.row_bytes), dtype=torch.uint8)
     mean, deviation = RULES.normalisation()
@@ -150,6 +168,7 @@ def contestants(tower: Any, plan: MediaPlan, units_a_step: int) -> dict[str, Cal
     return {
         "transformers": lambda: tower(pixels, grid_thw=grid),
         "ours": lambda: ours(patches, [(plan, plan.units)]),
+        "ours in int8": lambda: in_8_bits(patches, [(plan, plan.units)]),
         "ours in steps": in_steps,
         "floor": lambda: floor(plan.patches),
         "floor with attention": lambda: floor.with_attention(plan),
@@ -186,7 +205,8 @@ def compare(
         spread = f"{min(times) * 1e3:.0f}-{max(times) * 1e3:.0f}"
         table.add_row(name, f"{statistics.median(times) * 1e3:.0f}", spread, f"{to_floor:.2f}", f"{of_theirs:.2f}")
     console.print(table)
-    return {"plan": title, "dtype": str(tower.dtype), "units_a_step": steps, "flop": flops, "results": rows}
+    found = {"plan": title, "dtype": str(tower.dtype), "units_a_step": steps, "flop": flops, "results": rows}
+    return found | {"int8_speedup": ratio(seconds, "ours", "ours in int8")}
 
 
 def sweep(console: Console, tower: Any, plan: MediaPlan, rounds: int, clock: Clock) -> list[dict[str, float]]:

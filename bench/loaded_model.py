@@ -26,7 +26,9 @@ def loaded(model_dir: Path, config: EngineConfig) -> Iterator[Loaded]:
     """Yield the model of a config that names its dtype."""
     dtype: torch.dtype = getattr(torch, config.checkpoint.dtype)
     tensors = weight_source(config, model_dir, load_config(model_dir), CPU, config.checkpoint.dtype)
-    name = f"bench-weights-{os.getpid()}-{config.checkpoint.dtype}-{config.checkpoint.quantization}"
+    checkpoint = config.checkpoint
+    kind = f"{checkpoint.dtype}-{checkpoint.quantization}-{checkpoint.vision_quantization}"
+    name = f"bench-weights-{os.getpid()}-{kind}"
     memory = store_weights(tensors, name, dtype, CPU.place)
     try:
         yield Loaded(load_adapter(model_dir, attach_weights(name), dtype), weights_bytes(tensors, dtype))

@@ -14,7 +14,8 @@ exam   A daemon for each scheme is asked the bundled model's examination (traini
     python bench/quantization.py --quick          # a few minutes: small texts, 20 files, no large checkpoint
     python bench/quantization.py --schemes int4   # only this one beside float32 and bfloat16
 
-The exit code is 1 if a scheme loses more of the examination than it may: int8 one point, int4 three.
+vision-int8 quantises the vision tower and nothing else, the others the language model. The exit code is 1 if a scheme
+loses more of the examination than it may: int8 and vision-int8 one point, int4 three.
 """
 
 import argparse
@@ -30,7 +31,7 @@ from serve_cpu import checkpoint
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # where training/ is
 
 from divergence import Divergence, answers, diverge, prose
-from quantization_report import BASE, REFERENCE, Exam, markdown, missed, save
+from quantization_report import BASE, REFERENCE, VISION, Exam, markdown, missed, save
 
 from training.accuracy import Marks
 from training.examination import Paper, examine, papers
@@ -45,7 +46,9 @@ LICENSE = Path(__file__).parents[1] / "LICENSE"
 
 def options(scheme: str) -> dict[str, str]:
     """Return the daemon's options for a scheme."""
-    return {"dtype": scheme} if scheme in (REFERENCE, BASE) else {"dtype": BASE, "quantization": scheme}
+    if scheme in (REFERENCE, BASE):
+        return {"dtype": scheme}
+    return {"dtype": BASE, "vision_quantization" if scheme == VISION else "quantization": scheme.rpartition("-")[2]}
 
 
 def texts(schemes: Sequence[str], text: Path, tokens: int, large: Path | None) -> dict[str, dict[str, Divergence]]:
@@ -68,7 +71,7 @@ def texts(schemes: Sequence[str], text: Path, tokens: int, large: Path | None) -
 def sit(scheme: str, files: Sequence[Paper], folder: Path) -> Marks:
     """Ask a daemon of a scheme all questions about the files, and mark its answers."""
     marks = Marks()
-    given = [f"--{name}={value}" for name, value in options(scheme).items()]
+    given = [f"--{name.replace('_', '-')}={value}" for name, value in options(scheme).items()]
     with daemon("", "--allowed-local-media-path", str(folder), *given) as started:
         for paper, turn, answer in examine(started.url, files):
             marks.add(paper, turn, answer)
@@ -88,7 +91,7 @@ def exams(schemes: Sequence[str], scenes: int, console: Console) -> dict[str, Ex
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--schemes", nargs="+", default=["int8", "int4"], help="quantised ones (default: int8 int4)")
+    parser.add_argument("--schemes", nargs="+", default=["int8", "int4", VISION], help="quantised ones (default: all)")
     parser.add_argument("--text", type=Path, default=LICENSE, help="the prose (default: the licence of this project)")
     parser.add_argument(
         "--tokens",

@@ -9,8 +9,8 @@ from divergence import Divergence
 
 from training.accuracy import Marks
 
-REFERENCE, BASE = "float32", "bfloat16"
-LIMITS = {"int8": 0.01, "int4": 0.03}  # of the examination that may be lost
+REFERENCE, BASE, VISION = "float32", "bfloat16", "vision-int8"
+LIMITS = {"int8": 0.01, "int4": 0.03, VISION: 0.01}  # of the examination that may be lost
 
 
 Texts = Mapping[str, Mapping[str, Divergence]]  # by text and scheme
@@ -97,7 +97,7 @@ def markdown(found: Texts, exam: Exams, command: str, machine: Mapping[str, str]
             "",
             *exam_table(exam),
             "",
-            f"May be lost: int8 one point, int4 three. Schemes that lose more: {verdict}.",
+            f"May be lost: int8 and vision-int8 one point, int4 three. Schemes that lose more: {verdict}.",
             "",
             "![Right answers by category, and divergence by text](quantization.png)",
             "",

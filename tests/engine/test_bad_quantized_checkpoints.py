@@ -83,6 +83,11 @@ def test_quantised_already(gptq: Path, error_of: ErrorOf, option: str) -> None:
     assert f"--quantization {option}: this checkpoint is quantised already (gptq); leave --quantization" in line
 
 
+def test_a_vision_tower_of_another_kind(tmp_path_factory: pytest.TempPathFactory, error_of: ErrorOf) -> None:
+    line = error_of(*SERVE, str(find_checkpoint(tmp_path_factory, "llava")), "--vision-quantization", "int8")
+    assert "--vision-quantization int8 is for the vision towers of Qwen2-VL, Qwen2.5-VL and Qwen3-VL" in line
+
+
 @pytest.mark.parametrize("device", ["cuda", "auto"])
 def test_a_device_without_products_of_codes(
     tmp_path_factory: pytest.TempPathFactory, error_of: ErrorOf, monkeypatch: pytest.MonkeyPatch, device: str

@@ -29,13 +29,11 @@ GREEDY = SamplingParams(temperature=0)
 VISUAL_ROWS = 4096  # of a buffer for models that keep theirs
 
 
-def make_adapter(
-    checkpoint: Path, dtype: torch.dtype, device: Device = CPU, quantization: str = "none"
-) -> LanguageAdapter:
+def make_adapter(checkpoint: Path, dtype: torch.dtype, device: Device = CPU, **given: str) -> LanguageAdapter:
+    """Load a checkpoint as a server with the `given` options does."""
     name = f"test-models-{uuid.uuid4().hex[:12]}"
     config = load_config(checkpoint)
-    options = EngineConfig.of(quantization=quantization)
-    tensors = weight_source(options, checkpoint, config, device, str(dtype).removeprefix("torch."))
+    tensors = weight_source(EngineConfig.of(**given), checkpoint, config, device, str(dtype).removeprefix("torch."))
     memory = store_weights(tensors, name, dtype, device.place)
     try:
         return load_adapter(checkpoint, attach_weights(name, device), dtype, device)

@@ -174,6 +174,17 @@ def test_bfloat16_is_as_close_to_the_truth_as_transformers(name: str, deep: Path
     assert (ours - truth).norm() <= 1.1 * (rounded - truth).norm()
 
 
+@pytest.mark.parametrize("name", ["windows cut at both edges", "a video", "equal and other grids in turn"])
+def test_8_bits_are_close_to_the_truth(name: str, deep: Path) -> None:
+    """Codes of weights and activations, in all matrices but the embedding, cost a few times what bfloat16 does."""
+    units, patches = CASES[name], pixels(CASES[name])
+    truth = make_adapter(deep, torch.float32).encode(patches, units)
+    coded = make_adapter(deep, torch.float32, vision_quantization="int8")
+    tokens = coded.encode(patches, units)
+    assert 1e-4 * truth.norm() < (tokens - truth).norm() < 0.03 * truth.norm()
+    assert torch.equal(tokens, alone(coded, patches, units))
+
+
 @pytest.mark.parametrize("by", ["panels", "oneDNN", "torch"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_linear_layers_with_what_follows(by: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:

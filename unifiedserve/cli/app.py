@@ -111,6 +111,9 @@ def profile(
     quantization: Annotated[
         Literal["none", "int8", "int4"], typer.Option(help="How matrices are quantised, as for serve")
     ] = "none",
+    vision_quantization: Annotated[
+        Literal["none", "int8"], typer.Option(help="How the vision tower's are quantised, as for serve")
+    ] = "none",
     image: Annotated[
         Path | None, typer.Option(help="An image like those that will come. Default: a sample of 480x480")
     ] = None,
@@ -137,7 +140,13 @@ def profile(
 
     from unifiedserve.cli.profile import Wishes, run
 
-    options = {"model": model, "device": device, "dtype": dtype, "quantization": quantization}
+    options = {
+        "model": model,
+        "device": device,
+        "dtype": dtype,
+        "quantization": quantization,
+        "vision_quantization": vision_quantization,
+    }
     run(EngineConfig.of(**options), Wishes(image, video, out, quick, despite_load), Console())
 
 

@@ -45,6 +45,13 @@ class CheckpointOptions(msgspec.Struct, frozen=True, kw_only=True):
             "Checkpoints that are quantised already are loaded as they are"
         ),
     ] = "none"
+    vision_quantization: Annotated[
+        Literal["none", "int8"],
+        Meta(
+            description="Quantise the vision tower's matrices while loading: int8 encodes images and videos sooner, "
+            "and answers change a little. For the families of Qwen's vision towers, on the CPU"
+        ),
+    ] = "none"
     no_weight_cache: Annotated[
         bool,
         Meta(

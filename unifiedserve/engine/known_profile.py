@@ -19,6 +19,8 @@ def known_profile(config: EngineConfig, model_dir: Path, dtype: str, device: Dev
 def digest_of(config: EngineConfig, model_dir: Path, dtype: str) -> str:
     """Return what tells this model, as it is loaded, from others. Raises ConfigError without its config.json."""
     machine, how = config.machine, [dtype, config.memory.kv_dtype(dtype), config.checkpoint.quantization]
+    if config.checkpoint.vision_quantization != "none":
+        how.append(f"vision {config.checkpoint.vision_quantization}")
     if machine.tensor_parallel_size > 1:
         how.append(f"{machine.tensor_parallel_size} ranks")
     if machine.encoder_ranks:

@@ -18,7 +18,7 @@ from unifiedserve.memory.tensors import SafetensorsFiles, Tensors, Weights
 from unifiedserve.memory.weights import Wanted, all_tensors, weights_bytes
 from unifiedserve.models.dummy import DummyTensors
 from unifiedserve.models.loading import networks_of_checkpoint
-from unifiedserve.models.matrices import head_matrix, known_matrices, language_matrices
+from unifiedserve.models.matrices import head_matrix, known_matrices, language_matrices, tower_block, tower_matrix
 from unifiedserve.placement import Network
 from unifiedserve.quantization.on_the_fly import DEFAULTS, OnTheFly, SchemeOf
 from unifiedserve.quantization.read import QuantizedTensors, quantization_config, require_plain
@@ -50,23 +50,27 @@ def weight_source(
 
     They are what a rank has of them, if there is a `part`: the first ones have the encoder, too.
     Raises ConfigError for a quantised checkpoint that is not supported, or if one is to be quantised that is already,
-    or on a device that has no products of codes.
+    on a device that has no products of codes, or if the vision tower is to be quantised and is none of ours.
     """
     torch_dtype: torch.dtype = getattr(torch, dtype)
     in_panels = known_matrices(model_config) if device.panels(dtype) else _no_matrices
-    raw = read_json(model_dir / "config.json")
-    option = f"--quantization {config.checkpoint.quantization}"
-    if config.checkpoint.quantization != "none":
-        require_plain(raw, option)
-        if not device.panels(dtype):
-            raise ConfigError(f"{option} computes with the CPU's kernels for now: leave it out, or give --device cpu")
+    raw, checkpoint = read_json(model_dir / "config.json"), config.checkpoint
+    language, vision = checkpoint.quantization, checkpoint.vision_quantization
+    if language != "none":
+        require_plain(raw, f"--quantization {language}")
+        _require_codes(device, dtype, f"--quantization {language}")
+    if vision != "none":
+        _require_codes(device, dtype, f"--vision-quantization {vision}")
     if config.checkpoint.load_format == "dummy":
         tensors: Weights = DummyTensors(model_config, torch_dtype)
     else:
         tensors = _as_stored(model_dir, model_config, quantization_config(raw))
+    if vision != "none":
+        _require_tower(tensors, f"--vision-quantization {vision}")
+        tensors = OnTheFly(tensors, lambda name: DEFAULTS[_BITS[vision]] if tower_matrix(name) else None)
     tensors = _part_of(tensors, part, model_config)
-    if config.checkpoint.quantization != "none":
-        tensors = OnTheFly(tensors, schemes(_BITS[config.checkpoint.quantization], model_config))
+    if language != "none":
+        tensors = OnTheFly(tensors, schemes(_BITS[language], model_config))
     return PanelTensors(tensors, torch_dtype, in_panels)
 
 
@@ -74,8 +78,19 @@ def origin_of(config: EngineConfig, model_dir: Path, dtype: str, rank: int) -> O
     """Return what a rank's weights in memory are made from. Raises ConfigError if the files are not there."""
     table = model_dir / GGUF_TABLE  # it is of a file's path, size and time
     files = [table] if table.exists() else weight_files(model_dir)
-    how = f"{dtype} {config.checkpoint.quantization} {rank} of {config.machine.tensor_parallel_size}"
+    codes = f"{config.checkpoint.quantization} {config.checkpoint.vision_quantization}"
+    how = f"{dtype} {codes} {rank} of {config.machine.tensor_parallel_size}"
     return Origin([path.absolute() for path in (model_dir / "config.json", *files)], how)
+
+
+def _require_codes(device: Device, dtype: str, option: str) -> None:
+    if not device.panels(dtype):
+        raise ConfigError(f"{option} computes with the CPU's kernels for now: leave it out, or give --device cpu")
+
+
+def _require_tower(tensors: Weights, option: str) -> None:
+    if not any(tower_block(header.name) for header in tensors.headers()):
+        raise ConfigError(f"{option} is for the vision towers of Qwen2-VL, Qwen2.5-VL and Qwen3-VL: leave it out")
 
 
 def schemes(bits: int, model_config: Any) -> SchemeOf:

@@ -13,6 +13,7 @@ _OTHERS = re.compile(r"(^|\.)(visual|vision)|\.experts\.|\.(gate|shared_expert_g
 _LAYER = re.compile(r"(^|\.)layers\.\d+\.\S+\.weight")
 _HEAD = re.compile(r"(^|\.)lm_head\.weight")
 _EMBEDDING = re.compile(r"(^|\.)embed_tokens\.weight")
+_TOWER_BLOCK = re.compile(r"(^|\.)visual\.blocks\.\d+\.\S+\.weight")
 _TOWER = re.compile(
     r"(^|\.)(visual\.(blocks|merger|deepstack_merger_list)\.\S+|multi_modal_projector\.linear_\d)\.weight"
 )
@@ -32,6 +33,16 @@ def head_matrix(config: Any) -> Callable[[str], bool]:
     """Return a function that tells by name whether the head uses a matrix."""
     pattern = _EMBEDDING if _tied(config) else _HEAD
     return lambda name: bool(pattern.search(name)) and not _OTHERS.search(name)
+
+
+def tower_matrix(name: str) -> bool:
+    """Tell by a matrix's name in a checkpoint whether a vision tower of ours multiplies with it."""
+    return bool(_TOWER.search(name))
+
+
+def tower_block(name: str) -> bool:
+    """Tell by a tensor's name in a checkpoint whether a layer of a vision tower of ours has it."""
+    return bool(_TOWER_BLOCK.search(name))
 
 
 def known_matrices(config: Any) -> Callable[[str], bool]:
