@@ -100,9 +100,9 @@ void for_pieces(ThreadPool& pool, std::int64_t rows, std::int64_t outputs, const
   });
 }
 
+// The rows as codes in groups like the weight's; they stay until the calling thread's next call.
 template <class T>
-void linear_by_codes(ThreadPool& pool, const T* x, std::int64_t rows, const Weight<T>& weight, float* y,
-                     bool accumulate) {
+CodedRows encoded(ThreadPool& pool, const T* x, std::int64_t rows, const Weight<T>& weight) {
   thread_local std::vector<std::int8_t> codes;
   thread_local std::vector<float> scales;
   thread_local std::vector<float> sums;
@@ -113,21 +113,7 @@ void linear_by_codes(ThreadPool& pool, const T* x, std::int64_t rows, const Weig
   const CodedRows coded{codes.data(), scales.data(), sums.data(), weight.inputs, weight.codes.group};
   auto encode = [&](std::int64_t row, int /*thread*/) { kernels<T>().encode(x + row * weight.inputs, coded, row); };
   for_rows(pool, rows, weight.inputs, encode);
-  const auto kernel = weight.codes.bits == 8 ? kernels<T>().linear_int8 : kernels<T>().linear_int4;
-  for_pieces(pool, rows, weight.outputs, by_whole_rows(pool, rows, weight), [&](const Piece& piece) {
-    const std::int64_t scale = piece.output * groups;
-    kernel({.x = {coded.codes + piece.row * weight.inputs, coded.scales + piece.row * groups,
-                  coded.sums + piece.row * groups, weight.inputs, weight.codes.group},
-            .rows = piece.rows,
-            .panels = weight.panels + piece.output * weight.bytes(weight.inputs),
-            .scales = weight.codes.scales + scale,
-            .zeros = weight.codes.zeros + scale,
-            .bias = weight.bias == nullptr ? nullptr : weight.bias + piece.output,
-            .outputs = piece.outputs,
-            .y = y + piece.row * weight.outputs + piece.output,
-            .y_stride = weight.outputs,
-            .accumulate = accumulate});
-  });
+  return coded;
 }
 
 // Where a piece's sums go.
@@ -151,18 +137,37 @@ void linear_piece(const T* x, const Weight<T>& weight, const Piece& piece, const
                        .accumulate = sums.accumulate});
 }
 
+template <class T>
+void linear_piece(const CodedRows& x, const Weight<T>& weight, const Piece& piece, const Sums& sums) {
+  const std::int64_t groups = x.inputs / x.group;
+  const std::int64_t table = piece.output * groups;
+  const auto kernel = weight.codes.bits == 8 ? kernels<T>().linear_int8 : kernels<T>().linear_int4;
+  kernel({.x = {x.codes + piece.row * x.inputs, x.scales + piece.row * groups, x.sums + piece.row * groups, x.inputs,
+                x.group},
+          .rows = piece.rows,
+          .panels = weight.panels + piece.output * weight.bytes(weight.inputs),
+          .scales = weight.codes.scales + table,
+          .zeros = weight.codes.zeros + table,
+          .bias = weight.bias == nullptr ? nullptr : weight.bias + piece.output,
+          .outputs = piece.outputs,
+          .y = sums.y,
+          .y_stride = sums.stride,
+          .accumulate = sums.accumulate});
+}
+
 // y [rows, outputs] (=, or += if `accumulate`) x [rows, inputs] times the transposed weight, plus the bias. A row's
 // result depends on nothing but that row and the instruction set: no bit of it on other rows or on threads.
 template <class T>
 void linear(ThreadPool& pool, const T* x, std::int64_t rows, const Weight<T>& weight, float* y, bool accumulate) {
   if (rows == 0) return;  // which no division can be made of
-  if (weight.codes.bits != 0) return linear_by_codes(pool, x, rows, weight, y, accumulate);
+  const auto run = [&](const auto& from, const Division& division) {
+    for_pieces(pool, rows, weight.outputs, division, [&](const Piece& piece) {
+      linear_piece(from, weight, piece, {y + piece.row * weight.outputs + piece.output, weight.outputs, accumulate});
+    });
+  };
+  if (weight.codes.bits != 0) return run(encoded(pool, x, rows, weight), by_whole_rows(pool, rows, weight));
   const bool in_parts = kernels<T>().linear_in_parts;
-  const Division division = in_parts ? by_parts_of_rows(pool, rows, weight) : by_whole_rows(pool, rows, weight);
-  for_pieces(pool, rows, weight.outputs, division, [&](const Piece& piece) {
-    const Sums sums{y + piece.row * weight.outputs + piece.output, weight.outputs, accumulate};
-    linear_piece(x, weight, piece, sums);
-  });
+  run(x, in_parts ? by_parts_of_rows(pool, rows, weight) : by_whole_rows(pool, rows, weight));
 }
 
 // y [rows, outputs] = step(x [rows, inputs] times the transposed weight, plus the bias), rounded once; `other` is
@@ -171,26 +176,20 @@ template <class T>
 void linear_then(ThreadPool& pool, const T* x, std::int64_t rows, const Weight<T>& weight, Step step, const T* other,
                  T* y) {
   if (rows == 0) return;
-  thread_local std::vector<float> all;
-  if (weight.codes.bits != 0) {
-    grow(all, rows * weight.outputs);
-    linear_by_codes(pool, x, rows, weight, all.data(), false);
-    const float* const sums = all.data();
-    return for_rows(pool, rows, weight.outputs, [&](std::int64_t row, int /*thread*/) {
-      const std::int64_t first = row * weight.outputs;
-      kernels<T>().finish(sums + first, other == nullptr ? nullptr : other + first, step, weight.outputs, y + first);
+  const auto run = [&](const auto& from) {
+    for_pieces(pool, rows, weight.outputs, by_kept_sums(pool, rows, weight), [&](const Piece& piece) {
+      thread_local std::vector<float> sums;
+      grow(sums, piece.rows * piece.outputs);
+      linear_piece(from, weight, piece, {sums.data(), piece.outputs, false});
+      for (std::int64_t row = 0; row < piece.rows; ++row) {
+        const std::int64_t first = (piece.row + row) * weight.outputs + piece.output;
+        kernels<T>().finish(sums.data() + row * piece.outputs, other == nullptr ? nullptr : other + first, step,
+                            piece.outputs, y + first);
+      }
     });
-  }
-  for_pieces(pool, rows, weight.outputs, by_kept_sums(pool, rows, weight), [&](const Piece& piece) {
-    thread_local std::vector<float> sums;
-    grow(sums, piece.rows * piece.outputs);
-    linear_piece(x, weight, piece, {sums.data(), piece.outputs, false});
-    for (std::int64_t row = 0; row < piece.rows; ++row) {
-      const std::int64_t first = (piece.row + row) * weight.outputs + piece.output;
-      kernels<T>().finish(sums.data() + row * piece.outputs, other == nullptr ? nullptr : other + first, step,
-                          piece.outputs, y + first);
-    }
-  });
+  };
+  if (weight.codes.bits != 0) return run(encoded(pool, x, rows, weight));
+  run(x);
 }
 
 }  // namespace unified
