@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,9 +42,11 @@ class RequestError(Exception):
 class Client:
     """A server's chat endpoint."""
 
-    def __init__(self, http: httpx.AsyncClient, model: str) -> None:
+    def __init__(self, http: httpx.AsyncClient, model: str, more: Mapping[str, Any] | None = None) -> None:
+        """Take fields that each request has `more` of."""
         self._http = http
         self._model = model
+        self._more = more or {}
 
     async def ask(
         self,
@@ -66,14 +68,15 @@ class Client:
             "temperature": 0,
             "ignore_eos": True,
             "return_token_ids": True,
+            **self._more,
             "stream": True,
             "stream_options": {"include_usage": True},
             **options,
         }
         async for now, chunk in self._chunks(body):
             answer.id = chunk["id"]
+            answer.arrivals += [now] * _new_tokens(chunk, answer)
             for choice in chunk["choices"]:
-                answer.arrivals += [now] * len(choice.get("token_ids") or ())
                 answer.text += choice["delta"].get("content") or ""
             if chunk.get("usage"):
                 answer.prompt_tokens = chunk["usage"]["prompt_tokens"]
@@ -106,6 +109,13 @@ class Client:
                     if "error" in chunk:
                         raise RequestError(str(chunk["error"]))
                     yield now, chunk
+
+
+def _new_tokens(chunk: Mapping[str, Any], answer: Answer) -> int:
+    """Return how many tokens a chunk brings: by their ids, or where a server tells none by its count of all."""
+    if timings := chunk.get("timings"):
+        return int(timings["predicted_n"]) - len(answer.arrivals)
+    return sum(len(choice.get("token_ids") or ()) for choice in chunk["choices"])
 
 
 def shortened(text: str) -> str:

@@ -11,13 +11,23 @@ TITLES = {
     **{name: f"ours, {name}" for name in OURS},
     "vllm": "vLLM",
     "vllm_flashcodec": "vLLM with FlashCodec",
+    "llamacpp": "llama.cpp",
+    "llamacpp_batched": "llama-batched-bench",
     "generate": "transformers, generate",
     "continuous": "transformers, continuous batching",
 }
 #: who is compared unless the user names others
 USUAL = ("shared", "monolithic", "vllm", "vllm_flashcodec", "generate", "continuous")
-SERVERS = (*OURS, "vllm", "vllm_flashcodec")
+LLAMACPP = ("llamacpp", "llamacpp_batched")
+SERVERS = (*OURS, "vllm", "vllm_flashcodec", "llamacpp")
 QUANTIZED = ("int8", "int4")
+GGUF = ("bf16", "q8_0", "q4_0")
+#: the weights that a kind serves instead of the checkpoint's
+WEIGHTS = {
+    **dict.fromkeys(OURS, (*QUANTIZED, *GGUF)),
+    **dict.fromkeys(("vllm", "vllm_flashcodec"), QUANTIZED),
+    **dict.fromkeys(LLAMACPP, GGUF),
+}
 WRITTEN = re.compile(r"(?P<kind>[\w-]+)(\+(?P<weights>\w+))?(@(?P<python>[^:]+))?(:(?P<options>.+))?")
 
 
@@ -55,6 +65,7 @@ def read(text: str) -> Contestant:
     if options and kind not in SERVERS:
         raise ValueError(f"{text}: only {', '.join(SERVERS)} take options")
     weights = written["weights"] or ""
-    if weights and (kind not in SERVERS or weights not in QUANTIZED):
-        raise ValueError(f"{text}: only {', '.join(SERVERS)} serve other weights, which are {' and '.join(QUANTIZED)}")
+    if weights and weights not in WEIGHTS.get(kind, ()):
+        serving = "; ".join(f"{name}: {', '.join(known)}" for name, known in WEIGHTS.items())
+        raise ValueError(f"{text}: no such weights; there are, by server, {serving}")
     return Contestant(text, kind, python, options, weights)

@@ -197,7 +197,7 @@ CLIENTS = {"generate": Generate, "continuous": ContinuousBatching}
 async def run(client: Any, course: Course, names: list[str]) -> None:
     """Print a line of JSON for each workload, as soon as it is done."""
     if isinstance(client, Generate):
-        await warm_up(course)
+        await warm_up(course, names)
     else:
         await course.text(course.sizes.image)
     for name in names:

@@ -38,6 +38,7 @@ WORKLOADS = {
     "stall1": "4 streams, 1 video arrives",
     "stall4": "4 streams, 4 videos arrive",
     "memory": "memory (PSS)",
+    "memory_text": "memory (PSS), texts",
 }
 STALL = [
     ("idle_gap", "gap before, ms", MS, False),
@@ -80,6 +81,8 @@ ROWS = [
     *(Row("stall4", *rest) for rest in STALL),
     Row("memory", "idle", "started, MiB", MIB),
     Row("memory", "peak", "peak with 4 videos, MiB", MIB),
+    Row("memory_text", "idle", "started, MiB", MIB),
+    Row("memory_text", "peak", "peak with 4 streams, MiB", MIB),
 ]
 
 

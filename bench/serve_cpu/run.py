@@ -1,6 +1,7 @@
-"""Our placements, vLLM's CPU build and transformers, side by side: the same checkpoint, requests and order.
+"""Our placements, vLLM's CPU build, llama.cpp and transformers, side by side: the same weights, requests and order.
 
 python bench/serve_cpu/install_vllm.py
+python bench/serve_cpu/install_llamacpp.py
 python bench/serve_cpu/run.py
 """
 
@@ -24,14 +25,16 @@ import checkpoint
 import contestants
 import course
 import footage
+import gguf_files
 import httpx
+import install_llamacpp
 import install_vllm
 import quantized
 import servers
 import typer
 import workloads
 from client import Client, RequestError
-from contestants import OURS, TITLES, Contestant
+from contestants import GGUF, LLAMACPP, OURS, TITLES, Contestant
 from contestants import USUAL as USUAL_SERVERS
 from prompts import Prompts
 from report import RESULTS, write
@@ -43,11 +46,21 @@ from unifiedserve.doctor.machine import describe_machine
 from unifiedserve.models.tiny import make_checkpoint
 
 FOLDER = checkpoint.DEFAULT_FOLDER.parent
-OFFLINE = {"generate": ["decode", "text8", "images", "video", "memory"], "continuous": ["decode", "text8"]}
+OFFLINE = {
+    "generate": ["decode", "text8", "images", "video", "memory"],
+    "continuous": ["decode", "text8"],
+    "llamacpp_batched": ["streams"],
+}
+#: what each kind is measured with, where that is not all
+ABLE = OFFLINE | {"llamacpp": ["decode", "streams", "text8", "images", "memory_text"]}
+#: fields that requests have for one kind alone
+MORE_FIELDS = {"llamacpp": {"timings_per_token": True}}
 WORKLOAD_SECONDS = 600
 NOTES = {
     "generate": ["a batch runs to its end before the next one starts, so there are no streams for videos to disturb"],
     "continuous": ["transformers offers it for text alone (`ModelManager` calls this family a VLM and falls back)"],
+    "llamacpp": ["its videos are frames at a rate of its own, other ones than are asked for, so none are measured"],
+    "llamacpp_batched": ["no server: texts of one length in step, no sampling, no HTTP"],
 }
 
 DEFAULT = "shared,monolithic,vllm,generate,continuous"
@@ -69,26 +82,50 @@ class Plan:
     sizes: course.Sizes
     quick: bool
     vllm: Path
+    llamacpp: Path
     options: list[str]
     logs: Path
 
     def server(self, contestant: Contestant) -> Server:
-        """Return a server; raises StartError if it is not installed."""
+        """Return a server; raises StartError if it is not installed, or its weights cannot be made."""
         model = self.model_of(contestant)
         if contestant.kind in OURS:
             return servers.ours(contestant, model, self.folder, self.options)
+        if contestant.kind in LLAMACPP:
+            return servers.llamacpp(contestant, model, gguf_files.tower_file(self.model), self.llamacpp)
         return servers.vllm(contestant, model, self.folder, self.vllm, bool(workloads.LONG & set(self.names)))
 
     def model_of(self, contestant: Contestant) -> Path:
-        """Return the checkpoint that it serves; a quantised one is made if missing."""
+        """Return the checkpoint or GGUF file that it serves; made if missing."""
+        if contestant.kind in LLAMACPP or contestant.weights in GGUF:
+            return self.gguf_file(contestant.weights or gguf_files.PLAIN)
         if not contestant.weights:
             return self.model
         folder = self.model.with_name(f"{self.model.name}-{contestant.weights}")
         made = (folder / "model.safetensors").exists()
         return folder if made else quantized.make(self.model, contestant.weights, folder)
 
+    def gguf_file(self, kind: str) -> Path:
+        if not install_llamacpp.is_installed(self.llamacpp):
+            raise StartError(f"not built in {self.llamacpp}: python bench/serve_cpu/install_llamacpp.py")
+        try:
+            return gguf_files.model_file(self.model, self.llamacpp, kind)
+        except subprocess.CalledProcessError as error:
+            last = error.stderr.decode(errors="replace").strip().splitlines()[-1:]
+            raise StartError(f"no GGUF file of {kind}: {''.join(last)}") from error
+
     def workloads_of(self, contestant: Contestant) -> list[str]:
-        return [workload for workload in self.names if workload in OFFLINE.get(contestant.kind, self.names)]
+        return [workload for workload in self.names if workload in ABLE.get(contestant.kind, self.names)]
+
+    def offline(self, contestant: Contestant) -> list[str]:
+        """Return the command of one that needs no server; it prints a line for each workload."""
+        quick = ["--quick"] if self.quick else []
+        if contestant.kind in LLAMACPP:
+            weights = ["--weights", contestant.weights] if contestant.weights else []
+            script = Path(__file__).with_name("batched.py")
+            return [sys.executable, str(script), str(self.llamacpp), str(self.model), *weights, *quick]
+        script, names = Path(__file__).with_name("offline.py"), self.workloads_of(contestant)
+        return [sys.executable, str(script), contestant.kind, str(self.model), str(self.folder), *names, *quick]
 
 
 def run_server(plan: Plan, contestant: Contestant, log: Path, tell: Tell) -> Report:
@@ -99,18 +136,19 @@ def run_server(plan: Plan, contestant: Contestant, log: Path, tell: Tell) -> Rep
         started = time.monotonic()
         with servers.running(plan.server(contestant), log) as (url, pid):
             found["start_seconds"] = time.monotonic() - started
-            asyncio.run(run_workloads(plan, url, pid, plan.workloads_of(contestant), found, tell))
+            asyncio.run(run_workloads(plan, contestant, url, pid, found, tell))
     except (StartError, RequestError, httpx.HTTPError, ExceptionGroup) as error:
         found["failure"] = explain(error, log)
     return found
 
 
-async def run_workloads(plan: Plan, url: str, pid: int, names: list[str], found: Report, tell: Tell) -> None:
+async def run_workloads(plan: Plan, contestant: Contestant, url: str, pid: int, found: Report, tell: Tell) -> None:
+    names, more = plan.workloads_of(contestant), MORE_FIELDS.get(contestant.kind)
     async with httpx.AsyncClient(base_url=url) as http:
         model = (await http.get("/v1/models")).raise_for_status().json()["data"][0]["id"]
-        requests = course.Course(Client(http, model), plan.media, Prompts(plan.model), plan.sizes, pid)
+        requests = course.Course(Client(http, model, more), plan.media, Prompts(plan.model), plan.sizes, pid)
         tell("warming up")
-        await workloads.warm_up(requests)
+        await workloads.warm_up(requests, names)
         for name in names:
             tell(name)
             try:
@@ -121,16 +159,11 @@ async def run_workloads(plan: Plan, url: str, pid: int, names: list[str], found:
 
 
 def run_offline(plan: Plan, contestant: Contestant, log: Path, tell: Tell) -> Report:
-    """Run transformers in a process of its own, which prints a line for each workload."""
-    script = Path(__file__).with_name("offline.py")
-    names = plan.workloads_of(contestant)
-    command = [sys.executable, str(script), contestant.kind, str(plan.model), str(plan.folder), *names]
+    """Run one that needs no server in a process of its own, which prints a line for each workload."""
     found: Report = {}
     tell("starting")
     with log.open("wb") as errors:
-        process = subprocess.Popen(
-            [*command, *(["--quick"] if plan.quick else [])], stdout=subprocess.PIPE, stderr=errors, text=True
-        )
+        process = subprocess.Popen(plan.offline(contestant), stdout=subprocess.PIPE, stderr=errors, text=True)
     try:
         assert process.stdout is not None
         for line in process.stdout:
@@ -155,13 +188,13 @@ def add_floor(found: Report, floor: float) -> None:
         found["decode"]["over_floor"] = found["decode"]["tbt"] / floor
 
 
-def versions(vllm: Path) -> dict[str, str]:
-    here = {name: metadata.version(name) for name in ("torch", "transformers")}
-    return (
-        {"python": platform.python_version()}
-        | here
-        | ({"vllm": install_vllm.VERSION} if install_vllm.is_installed(vllm) else {})
-    )
+def versions(vllm: Path, llamacpp: Path) -> dict[str, str]:
+    found = {"python": platform.python_version()} | {name: metadata.version(name) for name in ("torch", "transformers")}
+    if install_vllm.is_installed(vllm):
+        found["vllm"] = install_vllm.VERSION
+    if install_llamacpp.is_installed(llamacpp):
+        found["llama.cpp of llama-cpp-python"] = install_llamacpp.VERSION
+    return found
 
 
 def chosen(given: str, known: list[str], what: str) -> list[str]:
@@ -186,6 +219,9 @@ def main(
     some: Annotated[str, typer.Option("--workloads", help=f"Some of {','.join(workloads.WORKLOADS)}")] = USUAL,
     model: Annotated[Path, typer.Option(help="The checkpoint; made if missing")] = checkpoint.DEFAULT_FOLDER,
     vllm: Annotated[Path, typer.Option(help="Folder that install_vllm.py filled")] = install_vllm.DEFAULT_FOLDER,
+    llamacpp: Annotated[Path, typer.Option(help="Folder that install_llamacpp.py filled")] = (
+        install_llamacpp.DEFAULT_FOLDER
+    ),
     options: Annotated[str, typer.Option(help="More options for our daemon, as on a command line")] = "",
     folder: Annotated[Path, typer.Option(help="Keeps the videos and images, made if missing")] = FOLDER / "media",
     out: Annotated[Path, typer.Option(help="For serve-cpu.json, .md and the pictures")] = RESULTS,
@@ -204,12 +240,12 @@ def main(
         (make_checkpoint if quick else checkpoint.make)(model)
     files = footage.ensure(folder, console, quick)
     sizes = course.QUICK if quick else course.Sizes()
-    plan = Plan(model, files, folder, wanted, sizes, quick, vllm, shlex.split(options), logs)
+    plan = Plan(model, files, folder, wanted, sizes, quick, vllm, llamacpp, shlex.split(options), logs)
     document: dict[str, Any] = {
         "command": " ".join(["python", *sys.argv]),
         "machine": describe_machine(),
         "load": os.getloadavg()[0],
-        "versions": versions(vllm),
+        "versions": versions(vllm, llamacpp),
         "checkpoint": {"language_model_bytes": bandwidth.language_model_bytes(model)},
         "notes": NOTES,
         "rounds": [],

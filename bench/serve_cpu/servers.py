@@ -12,14 +12,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
+import install_llamacpp
 import psutil
 from contestants import Contestant
 from install_vllm import has_flashcodec, is_installed, preloads, python_of
 from memory import family
+from rows import AT_A_TIME
 
 from unifiedserve.cli.daemon import serve_command
 
 CONTEXT = 16_384
+SLOTS, SLOT_TOKENS = max(AT_A_TIME), 1024
 KV_CACHE_GIB = 2
 START_SECONDS = 600
 STOP_SECONDS = 20
@@ -84,6 +87,24 @@ def vllm(contestant: Contestant, model: Path, media: Path, folder: Path, long_vi
     return Server(
         [*command, *limits, *chunks, *no_caches, *requests, *room, *decoder, *contestant.options], environment
     )
+
+
+def llamacpp(contestant: Contestant, file: Path, tower: Path, folder: Path) -> Server:
+    """Return llama.cpp's: all cores, a cache of its own for each stream, nothing kept from one request to another.
+
+    Its slots' caches are cleared, and so in memory, from the start: they are no larger than the requests need.
+    Raises StartError if it is not built in `folder`.
+    """
+    if not install_llamacpp.is_installed(folder):
+        raise StartError(f"not built in {folder}: python bench/serve_cpu/install_llamacpp.py")
+    command = [str(install_llamacpp.program(folder, "llama-server")), "--model", str(file), "--mmproj", str(tower)]
+    threads = ["--threads", str(os.cpu_count()), "--threads-batch", str(os.cpu_count())]
+    slots = ["--parallel", str(SLOTS), "--no-kv-unified", "--ctx-size", str(SLOTS * SLOT_TOKENS)]
+    no_caches = ["--no-cache-prompt", "--cache-ram", "0"]
+    sampling = ["--samplers", "top_k", "--top-k", "1"]  # the likeliest token, without a look at all others again
+    media_path = ["--media-path", "/"]  # which paths in URLs are relative to
+    options = [*threads, *slots, *no_caches, *sampling, *media_path, "--no-ui", *contestant.options]
+    return Server([*command, *options])
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 import asyncio
 import statistics
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,13 @@ AT_ONCE = 4  # questions about images at once
 STREAMS = 4
 
 
-async def warm_up(course: Course) -> Figures:
-    """Send one request of each kind."""
+async def warm_up(course: Course, names: Collection[str]) -> None:
+    """Send one request of each kind that the workloads of these names have."""
     await asyncio.gather(*(course.text(course.sizes.image) for _ in range(STREAMS)))
-    await course.image(course.media.images[-1])
-    await course.video(course.media.videos[-1])
-    return {}
+    if not TEXT_ONLY.issuperset(names):
+        await course.image(course.media.images[-1])
+    if not VIDEOLESS.issuperset(names):
+        await course.video(course.media.videos[-1])
 
 
 async def decode(course: Course) -> Figures:
@@ -95,6 +96,15 @@ async def memory(course: Course) -> Figures:
     return {"idle": idle, "peak": peak.bytes}
 
 
+async def memory_text(course: Course) -> Figures:
+    """Measure the memory when the server has started, and its peak with four text streams."""
+    with watched(course.pid) as peak:
+        peak.look()
+        idle = peak.bytes
+        await asyncio.gather(*(course.stream() for _ in range(STREAMS)))
+    return {"idle": idle, "peak": peak.bytes}
+
+
 async def stall(course: Course, videos: Sequence[Path]) -> Figures:
     async with running_streams(course, STREAMS) as streams:
         steady = max(steady_from(answer, course.sizes.settle) for answer in streams)
@@ -127,6 +137,8 @@ def rates(answers: Sequence[Answer]) -> Figures:
 
 WORKLOADS: dict[str, Callable[[Course], Awaitable[Figures]]] = {
     workload.__name__: workload
-    for workload in (decode, streams, text8, images, video, phases, phases1, stall1, stall4, memory)
+    for workload in (decode, streams, text8, images, video, phases, phases1, stall1, stall4, memory, memory_text)
 }
+TEXT_ONLY = frozenset({"decode", "streams", "text8", "memory_text"})
+VIDEOLESS = TEXT_ONLY | {"images"}
 LONG = {"phases", "phases1"}  # have a video for which vLLM needs more room than it takes by itself

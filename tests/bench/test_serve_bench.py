@@ -10,8 +10,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import batched
 import client
 import contestants
+import course
+import httpx
 import memory
 import phases
 import psutil
@@ -152,7 +155,7 @@ def test_a_contestant_is_read_from_text(text: str, kind: str, python: str, optio
     ["sglang", "vllm@/python", "generate:--fast", "generate+int8", "vllm+int2", "shared@", "", "shared:'--order"],
 )
 def test_what_is_no_contestant_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"no server|only|No closing"):
+    with pytest.raises(ValueError, match=r"no server|no such|only|No closing"):
         contestants.read(text)
 
 
@@ -170,6 +173,47 @@ def test_a_quantised_checkpoint_is_what_it_was_made_of(kind: str, tmp_path: Path
     for name, matrix in matrices.items():
         off = (matrix.dequantize() - before[name].float()).norm() / before[name].float().norm()
         assert off < {"int8": 0.02, "int4": 0.2}[kind]
+
+
+@pytest.mark.parametrize(("text", "weights"), [("llamacpp", ""), ("llamacpp+q8_0", "q8_0"), ("shared+q4_0", "q4_0")])
+def test_gguf_files_are_read_by_llama_cpp_and_by_ours(text: str, weights: str) -> None:
+    assert contestants.read(text).weights == weights
+
+
+@pytest.mark.parametrize("text", ["vllm+q8_0", "llamacpp+int8", "generate+int8"])
+def test_weights_that_a_server_does_not_read(text: str) -> None:
+    with pytest.raises(ValueError, match=r"no such weights; there are, by server, .*llamacpp: bf16, q8_0, q4_0"):
+        contestants.read(text)
+
+
+def test_a_llama_cpp_that_is_not_built(tmp_path: Path) -> None:
+    with pytest.raises(servers.StartError, match=r"not built in .*: python bench/serve_cpu/install_llamacpp\.py"):
+        servers.llamacpp(contestants.read("llamacpp"), tmp_path / "model.gguf", tmp_path / "mmproj.gguf", tmp_path)
+
+
+async def test_tokens_without_ids_are_counted_by_what_the_server_says_of_itself() -> None:
+    """Some chunks bring several, because a token alone may be no text."""
+
+    def reply(request: httpx.Request) -> httpx.Response:
+        assert json.loads(request.content)["timings_per_token"]
+        chunks: list[dict[str, Any]] = [{"choices": [{"delta": {"role": "assistant"}}]}]
+        chunks += [{"choices": [{"delta": {"content": "a"}}], "timings": {"predicted_n": n}} for n in (1, 3, 4)]
+        chunks += [{"choices": [], "usage": {"prompt_tokens": 7}, "timings": {"predicted_n": 4}}]
+        lines = [json.dumps({"id": "x", **chunk}) for chunk in chunks]
+        return httpx.Response(200, text="".join(f"data: {line}\n\n" for line in [*lines, "[DONE]"]))
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(reply), base_url="http://server") as http:
+        answer = await client.Client(http, "m", {"timings_per_token": True}).ask("?", 4)
+    assert (len(answer.arrivals), answer.prompt_tokens, answer.text) == (4, 7, "aaa")
+
+
+def test_figures_of_the_program_without_a_server(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    lines = [json.dumps({"pl": n, "tg": 96, "t_tg": 4.8, "speed_tg": 20.0 * n}) for n in (1, 32)]
+    program.write_text("#!/bin/sh\ncat <<END\nloading\n" + "\n".join(lines) + "\nEND\n")
+    program.chmod(0o755)
+    found = batched.streams(program, tmp_path / "model.gguf", course.Sizes())
+    assert found == pytest.approx({"tokens1": 20, "tbt1": 0.05, "tokens32": 640, "tbt32": 0.05})
 
 
 def test_ours_is_served_by_the_checkout_that_was_named(tmp_path: Path) -> None:
