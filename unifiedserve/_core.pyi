@@ -68,7 +68,7 @@ class Weight:
     panels are [ceil(outputs / 16), inputs / values, 16, values], each of 16 outputs with `values` of their inputs side by
     side: 1 for float32, 2 for bfloat16. Of uint8 they are codes: 4 inputs of 8 bits, or 8 inputs of 4 bits, in the low halves
     of 4 bytes and then in the high ones. A weight is then (code - zero) * scale; scales and zeros are float16
-    [ceil(outputs / 16), inputs / group, 16], of groups of 32, 64 or 128 inputs. Raises ValueError for other shapes.
+    [ceil(outputs / 16), inputs / group, 16], of groups of 16, 32, 64 or 128 inputs. Raises ValueError for other shapes.
     """
     def __init__(
         self,

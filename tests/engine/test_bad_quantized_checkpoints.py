@@ -47,7 +47,7 @@ def put(checkpoint: Path, name: str, tensor: torch.Tensor | None) -> None:
         ({"quant_method": "hqq"}, "by hqq are not supported"),
         (GPTQ | {"bits": 3}, "_proj.weight: GPTQ of 3 bits is not supported"),
         (GPTQ | {"group_size": 100}, "_proj.weight: groups of 100 do not divide its"),
-        (GPTQ | {"group_size": 48}, "_proj.weight: groups of 48 inputs (of 384) are not multiples of 32"),
+        (GPTQ | {"group_size": 24}, "_proj.weight: groups of 24 inputs (of 384) are not multiples of 16"),
     ],
 )
 def test_a_config_that_cannot_be_served(

@@ -44,7 +44,7 @@ def check_value(shape: list[int], scheme: Any, value: Tensor | QuantizedMatrix) 
         return
     assert isinstance(value, QuantizedMatrix)
     assert value.scheme == scheme
-    assert scheme.group in (32, 64, 128)
+    assert scheme.group in (16, 32, 64, 128)
     groups = torch.Size([shape[0], shape[1] // scheme.group])
     assert (value.codes.dtype, list(value.codes.shape)) == (torch.uint8, shape)
     assert (value.scales.dtype, value.scales.shape) == (torch.float32, groups)

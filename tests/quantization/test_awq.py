@@ -40,7 +40,7 @@ def test_what_is_listed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("group", "inputs", "expected"), [(-1, 192, 64), (-1, 256, 128), (256, 512, 128), (96, 192, 32)]
+    ("group", "inputs", "expected"), [(-1, 192, 64), (-1, 256, 128), (256, 512, 128), (96, 192, 32), (48, 192, 16)]
 )
 def test_coarse_scales_are_repeated(group: int, inputs: int, expected: int, tmp_path: Path) -> None:
     drawn = Drawn(8, inputs, inputs if group == -1 else group)
@@ -57,7 +57,7 @@ def test_coarse_scales_are_repeated(group: int, inputs: int, expected: int, tmp_
         ({"bits": 8}, "AWQ of 8 bits is not supported; only of 4 bits"),
         ({"zero_point": False}, "AWQ with zero_point false is not supported"),
         ({"group_size": 48}, r"x\.weight: groups of 48 do not divide its 64 inputs"),
-        ({"group_size": 16}, r"x\.weight: groups of 16 inputs \(of 64\) are not multiples of 32"),
+        ({"group_size": 8}, r"x\.weight: groups of 8 inputs \(of 64\) are not multiples of 16"),
         ({"group_size": 0}, r"x\.weight: groups of 0 do not divide"),
         ({"group_size": "32"}, "group_size is '32'; expected a number of inputs"),
         ({"group_size": 64}, r"x\.scales is float16 \[2, 8\]; expected float16 or bfloat16 or float32 \[1, 8\]"),

@@ -17,7 +17,7 @@ from unifiedserve.quantization.quantize import quantize
 from unifiedserve.quantization.scheme import Scheme
 
 BUNDLED = Path(__file__).resolve().parents[2] / "unifiedserve" / "bundled_model" / "model.safetensors"
-SCHEMES = [Scheme(bits, group) for bits in (4, 8) for group in (32, 64, 128)]
+SCHEMES = [Scheme(bits, group) for bits in (4, 8) for group in (16, 32, 64, 128)]
 
 
 def draw(outputs: int, inputs: int, seed: int = 0) -> Tensor:
@@ -121,7 +121,8 @@ def test_which_tensors_are_quantised(tmp_path: Path) -> None:
         "a.bias": torch.ones(128),
         "b.weight": draw(4, 192).bfloat16(),
         "c.weight": draw(4, 96),
-        "odd.weight": draw(4, 48),
+        "d.weight": draw(4, 48),
+        "odd.weight": draw(4, 40),
         "ids.weight": torch.zeros(4, 128, dtype=torch.int64),
         "conv.weight": draw(4, 256).view(4, 2, 128),
         "embed.weight": draw(4, 128),
@@ -129,7 +130,7 @@ def test_which_tensors_are_quantised(tmp_path: Path) -> None:
     save_file(tensors, tmp_path / "model.safetensors")
     files = SafetensorsFiles(tmp_path)
     source = OnTheFly(files, lambda name: None if name.startswith("embed") else DEFAULTS[8])
-    schemes = {"a.weight": Scheme(8, 128), "b.weight": Scheme(8, 64), "c.weight": Scheme(8, 32)}
+    schemes = {f"{name}.weight": Scheme(8, group) for name, group in zip("abcd", (128, 64, 32, 16), strict=True)}
     headers = source.headers()
     assert headers == [header._replace(scheme=schemes.get(header.name)) for header in files.headers()]
     values = dict(source.read())

@@ -36,7 +36,7 @@ struct CodedRows {
   float* scales;       // [rows, inputs / group]
   float* sums;         // of a group's codes, [rows, inputs / group]
   std::int64_t inputs;
-  std::int64_t group;  // 32, 64 or 128
+  std::int64_t group;  // 16, 32, 64 or 128
 };
 
 // The same with codes of the weights: a weight is (code - zero) * scale. A zero need not be whole.

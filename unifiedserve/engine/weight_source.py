@@ -79,7 +79,8 @@ def origin_of(config: EngineConfig, model_dir: Path, dtype: str, rank: int) -> O
     table = model_dir / GGUF_TABLE  # it is of a file's path, size and time
     files = [table] if table.exists() else weight_files(model_dir)
     codes = f"{config.checkpoint.quantization} {config.checkpoint.vision_quantization}"
-    how = f"{dtype} {codes} {rank} of {config.machine.tensor_parallel_size}"
+    ranks = f"{config.machine.tensor_parallel_size} {config.machine.encoder_ranks}"
+    how = f"{dtype} {codes} {rank} of {ranks}"
     return Origin([path.absolute() for path in (model_dir / "config.json", *files)], how)
 
 

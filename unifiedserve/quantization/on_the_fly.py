@@ -20,7 +20,7 @@ class OnTheFly:
     """Read tensors and quantise some matrices.
 
     `scheme_of` tells how by their names, None for those that stay plain. Where the scheme's groups do not divide a
-    matrix's inputs, its groups are smaller; it stays plain if none of 32 do. Matrices that are quantised already stay
+    matrix's inputs, its groups are smaller; it stays plain if none of 16 do. Matrices that are quantised already stay
     as they are.
     """
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from unifiedserve.errors import ConfigError
 
 #: the numbers of inputs that share a scale in what kernels take
-GROUPS = (128, 64, 32)
+GROUPS = (128, 64, 32, 16)
 
 
 class Scheme(NamedTuple):
@@ -25,4 +25,4 @@ def kernel_group(name: str, inputs: int, stored: int) -> int:
     for group in GROUPS:
         if stored % group == 0:
             return group
-    raise ConfigError(f"{name}: groups of {stored} inputs (of {inputs}) are not multiples of 32, as kernels need them")
+    raise ConfigError(f"{name}: groups of {stored} inputs (of {inputs}) are not multiples of 16, as kernels need them")
