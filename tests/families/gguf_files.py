@@ -1,6 +1,7 @@
 """GGUF files of checkpoints, written by the package `gguf` as llama.cpp's converter writes them."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,16 +11,30 @@ import numpy as np
 import torch
 from gguf import GGMLQuantizationType as Kind
 from numpy.typing import NDArray
+from reference import transformers
 from safetensors.torch import load_file, save_file
 
 KindOf = Callable[[str], Kind]
+_QWEN2_VL = ("qwen2_vl", "qwen2_5_vl")
+#: before the names of a language model's tensors, where it is one of several networks
+_WITHIN = re.compile(r"(model\.)?(language_model|text_model)\.(model\.)?")
 _GAMMA = ("gemma3",)  # norms' weights are stored plus 1
+#: of types that the package cannot write: where a block's scales of 16 bits are, and such that values are ordinary
+_SCALES = {
+    Kind.Q2_K: ((80, 82), 3e-3),
+    Kind.Q3_K: ((108,), 1e-3),
+    Kind.Q4_K: ((0, 2), 3e-4),
+    Kind.Q5_K: ((0, 2), 1e-4),
+    Kind.Q6_K: ((208,), 3e-5),
+    Kind.IQ4_NL: ((0,), 1e-3),
+    Kind.IQ4_XS: ((0,), 3e-5),
+}
 _CONTROL, _NORMAL = gguf.TokenType.CONTROL, gguf.TokenType.NORMAL
 
 
 def stored(values: NDArray[np.float32], kind: Kind, seed: int = 0) -> NDArray[Any]:
-    """Return rows as they are stored: in Q4_K and Q6_K, which the package cannot write, of codes at random."""
-    if kind in (Kind.Q4_K, Kind.Q6_K, Kind.Q5_K, Kind.Q3_K, Kind.Q2_K):
+    """Return rows as they are stored; in types that the package cannot write, of codes at random."""
+    if kind in _SCALES:
         return random_blocks(kind, values.shape, seed)
     if kind in (Kind.F32, Kind.F16):
         return values.astype(np.float32 if kind == Kind.F32 else np.float16)
@@ -30,10 +45,9 @@ def random_blocks(kind: Kind, shape: tuple[int, ...], seed: int) -> NDArray[np.u
     """Return blocks of any codes whose scales are such that values are about as large as a trained matrix's."""
     values, size = gguf.GGML_QUANT_SIZES[kind]
     blocks = np.random.default_rng(seed).integers(0, 256, (shape[0] * shape[1] // values, size), dtype=np.uint8)
-    halves = {Kind.Q4_K: (0, 2), Kind.Q5_K: (0, 2), Kind.Q6_K: (208,), Kind.Q3_K: (108,), Kind.Q2_K: (80, 82)}
-    for place in halves[kind]:
-        scale = np.array([3e-4 if kind != Kind.Q6_K else 3e-5], np.float16).view(np.uint8)
-        blocks[:, place : place + 2] = scale
+    places, scale = _SCALES[kind]
+    for place in places:
+        blocks[:, place : place + 2] = np.array([scale], np.float16).view(np.uint8)
     return blocks.reshape(shape[0], -1)
 
 
@@ -48,13 +62,14 @@ def write_gguf(
     more: Mapping[str, NDArray[np.float32]] | None = None,
     words: str = "gpt-2",
 ) -> Path:
-    """Write a text checkpoint as a GGUF file whose matrices are of `kind_of` their names; all else is float32.
+    """Write a checkpoint's language model as a GGUF file whose matrices are of `kind_of` their names.
 
-    The checkpoint's weights are replaced by the values that the file holds. `more` are tensors that only it has,
-    `words` is the name of how text is cut into words.
+    All else is float32. The checkpoint's weights are replaced by the values that the file holds, if these are others.
+    `more` are tensors that only it has, `words` is the name of how text is cut into words.
     """
-    config = json.loads((checkpoint / "config.json").read_text())
-    architecture = config["model_type"].removesuffix("_text")
+    whole = transformers.AutoConfig.from_pretrained(checkpoint)
+    config = whole.get_text_config().to_dict()
+    architecture = "qwen2vl" if whole.model_type in _QWEN2_VL else config["model_type"].removesuffix("_text")
     writer = gguf.GGUFWriter(path, architecture)
     _add_sizes(writer, config)
     _add_tokenizer(writer, checkpoint, words)
@@ -62,8 +77,12 @@ def write_gguf(
         writer.add_tensor(name, values)
     (arch,) = (key for key, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
     names = gguf.get_tensor_name_map(arch, config["num_hidden_layers"])
-    weights = load_file(checkpoint / "model.safetensors")
-    for seed, (name, tensor) in enumerate(weights.items()):
+    before = load_file(checkpoint / "model.safetensors")
+    weights = dict(before)
+    for seed, (name, tensor) in enumerate(before.items()):
+        own = _WITHIN.sub("model.", name, count=1).replace("model.lm_head", "lm_head")
+        if not own.startswith(("model.layers.", "model.embed_tokens.", "model.norm.", "lm_head.")):
+            continue
         kind = kind_of(name) if tensor.dim() == 2 else Kind.F32
         data = stored(tensor.float().numpy(), kind, seed)
         weights[name] = torch.from_numpy(values_of(data, kind).copy())
@@ -71,8 +90,9 @@ def write_gguf(
             data = data + 1
         if architecture == "llama" and (heads := _heads(name, config)):
             data = data.reshape(heads, 2, len(data) // heads // 2, -1).swapaxes(1, 2).reshape(data.shape)
-        writer.add_tensor(names.get_name(name, (".weight", ".bias")), data, raw_dtype=kind)
-    save_file(weights, checkpoint / "model.safetensors", metadata={"format": "pt"})
+        writer.add_tensor(names.get_name(own, (".weight", ".bias")), data, raw_dtype=kind)
+    if any(not torch.equal(weights[name].float(), value.float()) for name, value in before.items()):
+        save_file(weights, checkpoint / "model.safetensors", metadata={"format": "pt"})
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -97,7 +117,13 @@ def _add_sizes(writer: gguf.GGUFWriter, config: Mapping[str, Any]) -> None:
     writer.add_rope_dimension_count(head_dim)
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
     ropes = config["rope_parameters"]
-    writer.add_rope_freq_base(ropes.get("full_attention", ropes)["rope_theta"])
+    rope = ropes.get("full_attention", ropes)
+    writer.add_rope_freq_base(rope["rope_theta"])
+    if sections := rope.get("mrope_section"):
+        writer.add_rope_dimension_sections([*sections, 0])
+    if rope["rope_type"] == "linear":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(rope["factor"])
     if window := config.get("sliding_window"):
         writer.add_sliding_window(window)
 

@@ -16,6 +16,13 @@ class CheckpointOptions(msgspec.Struct, frozen=True, kw_only=True):
             ".gguf file of a language model. Empty: the bundled model, which knows drawn shapes only"
         ),
     ] = ""
+    mmproj: Annotated[
+        str,
+        Meta(
+            description="The .gguf file of the vision tower, for a .gguf model. Empty: the file beside the model's "
+            "whose name has mmproj in it, if there is one"
+        ),
+    ] = ""
     served_model_name: Annotated[
         str, Meta(description="The name by which requests ask for the model. Empty: the model argument as it is given")
     ] = ""

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from unifiedserve.config import EngineConfig
+from unifiedserve.config.checkpoint import CheckpointOptions
 from unifiedserve.engine.zygote import shared_zygote
 from unifiedserve.errors import ConfigError
 from unifiedserve.models.base import Processor
@@ -17,19 +18,21 @@ def load_checkpoint(config: EngineConfig) -> tuple[Path, Processor]:
     """Return the checkpoint's directory and its prompt and media side. Raises ConfigError; may take seconds."""
     zygote, options = shared_zygote(), config.checkpoint  # it imports while this process loads
     begin_step(f"finding the checkpoint of {options.model}" if options.model else "reading the bundled model")
-    model_dir = _model_dir(options.model, weights=options.load_format != "dummy")
+    model_dir = _model_dir(options)
     zygote.preload(model_dir)
     return model_dir, load_processor(model_dir, _chat_template(options.chat_template))
 
 
-def _model_dir(model: str, *, weights: bool) -> Path:
-    if not model:
-        return DEFAULT_CHECKPOINT
-    if not model.endswith(".gguf"):
-        return resolve_model(model, weights=weights)
-    from unifiedserve.models.gguf.folder import gguf_folder  # what reads such files is needed by nobody else
+def _model_dir(options: CheckpointOptions) -> Path:
+    if options.model.endswith(".gguf"):
+        from unifiedserve.models.gguf.folder import gguf_folder  # what reads such files is needed by nobody else
 
-    return gguf_folder(Path(model), cache_folder() / "gguf")
+        return gguf_folder(Path(options.model), cache_folder() / "gguf", options.mmproj)
+    if options.mmproj:
+        raise ConfigError("--mmproj is of .gguf models: the other checkpoints' vision towers are among their files")
+    if not options.model:
+        return DEFAULT_CHECKPOINT
+    return resolve_model(options.model, weights=options.load_format != "dummy")
 
 
 def _chat_template(path: str) -> str | None:

@@ -1,6 +1,6 @@
 """Open and check a GGUF file, and read its metadata."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,24 +10,18 @@ from unifiedserve.errors import ConfigError
 from unifiedserve.models.gguf.table import Place
 from unifiedserve.quantization.gguf_blocks import KINDS
 
-#: as a file's `general.architecture` names them
-ARCHITECTURES = ("gemma3", "llama", "qwen2", "qwen3")
 PLAIN = ("F32", "F16", "BF16")
-_PROJECTOR = "clip"
+TOWER = "clip"  # the architecture of all vision towers' files
 
 
 class GGUFFile:
     """Hold the metadata and tensors of a model's GGUF file, which stays mapped. Opening it takes seconds."""
 
     def __init__(self, path: Path) -> None:
-        """Raise ConfigError for an unreadable GGUF file.
-
-        One of an unknown architecture or type of tensors is refused, too.
-        """
+        """Raises ConfigError for what is no readable GGUF file, or of an unknown type of tensors."""
         self.path = path
         self._reader = _open(path)
         self.architecture = str(self.field("general.architecture"))
-        _check(self.architecture, path)
         self.tensors: Sequence[Place] = [_place(tensor, path) for tensor in self._reader.tensors]
 
     def field(self, key: str) -> Any:
@@ -39,9 +33,31 @@ class GGUFFile:
         """Return a value of the architecture's own metadata; None if there is none."""
         return self.field(f"{self.architecture}.{key}")
 
+    def needed(self, key: str) -> Any:
+        """Return a value of the architecture's own metadata. Raises ConfigError if there is none."""
+        value = self.own_field(key)
+        if value is None:
+            raise ConfigError(f"{self.path}: its metadata lack {self.architecture}.{key}")
+        return value
+
     def values(self, name: str) -> Any:
         """Return a tensor's values as numpy has them; None if there is no such tensor."""
         return next((tensor.data for tensor in self._reader.tensors if tensor.name == name), None)
+
+    def shape(self, name: str) -> list[int] | None:
+        """Return a tensor's shape, rows first; None if there is no such tensor."""
+        return next((place.shape for place in self.tensors if place.name == name), None)
+
+
+def check_model(file: GGUFFile, architectures: Collection[str]) -> None:
+    """Raise ConfigError for a file that holds no language model of one of these architectures."""
+    if file.architecture == TOWER:
+        raise ConfigError(f"{file.path}: this is a vision tower (mmproj); --model needs the language model's file")
+    if file.architecture not in architectures:
+        raise ConfigError(
+            f"{file.path}: GGUF files of the architecture {file.architecture!r} are not supported; "
+            f"those that are: {', '.join(sorted(architectures))}"
+        )
 
 
 def _open(path: Path) -> gguf.GGUFReader:
@@ -56,16 +72,6 @@ def _open(path: Path) -> gguf.GGUFReader:
     if reader.byte_order == "S":
         raise ConfigError(f"{path}: its numbers are stored big end first, which is not supported")
     return reader
-
-
-def _check(architecture: str, path: Path) -> None:
-    if architecture == _PROJECTOR:
-        raise ConfigError(f"{path}: this is a vision tower (mmproj); --model needs the language model's file")
-    if architecture not in ARCHITECTURES:
-        raise ConfigError(
-            f"{path}: GGUF files of the architecture {architecture!r} are not supported; "
-            f"those that are: {', '.join(ARCHITECTURES)}"
-        )
 
 
 def _place(tensor: gguf.ReaderTensor, path: Path) -> Place:

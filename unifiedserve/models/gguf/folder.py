@@ -1,7 +1,6 @@
-"""Make the model folder that stands for a GGUF file.
+"""The model folder that stands for GGUF files: config, tokenizer, media rules, and where their tensors are.
 
-It has config and tokenizer as transformers reads them, and its tensors' places. It is made once and kept in the user's
-cache, under the file's path, size and time.
+It is made once and kept in the user's cache, under the files' paths, sizes and times.
 """
 
 import hashlib
@@ -12,52 +11,56 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
 from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
 
 from unifiedserve.errors import ConfigError
-from unifiedserve.memory.checkpoint import GGUF_TABLE
-from unifiedserve.models.gguf.file import PLAIN, GGUFFile
+from unifiedserve.memory.checkpoint import GGUF_TABLE, read_json
+from unifiedserve.models.gguf.file import PLAIN, GGUFFile, check_model
 from unifiedserve.models.gguf.table import Table, write_table
+from unifiedserve.models.gguf.text_config import ARCHITECTURES, not_understood, text_config
+from unifiedserve.models.gguf.towers import NEED_ONE, projector_of, tower_of, tower_path
 from unifiedserve.models.hub import load_transformers
+from unifiedserve.models.processor_rules import IMAGES
 
 METHOD = "gguf"
 #: of vocabularies whose numbers are cut into digits, of which transformers does not know
 _SINGLE_DIGITS = ("smollm",)
 _ENDS = ("eos_token_id", "eot_token_id", "eom_token_id")
-#: of Llama 3.1 and its successors, beside the factor
-_LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
-_FREQUENCIES = "rope_freqs.weight"
 
 
-def gguf_folder(path: Path, cache: Path) -> Path:
-    """Return the model folder of a GGUF file, below `cache`; takes seconds the first time.
+def gguf_folder(path: Path, cache: Path, mmproj: str = "") -> Path:
+    """Return the model folder of a GGUF file and its vision tower's, below `cache`; takes seconds the first time.
 
-    Raises ConfigError for a file that cannot be served, and if the folder cannot be written.
+    The tower's is `mmproj`, or the file beside the model's whose name says so. Raises ConfigError for files that
+    cannot be served, and if the folder cannot be written.
     """
     path = path.expanduser().absolute()
-    try:
-        folder = cache / _key(path)
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from error
+    tower = tower_path(path, mmproj)
+    paths = [path] if tower is None else [path, tower]
+    folder = cache / _key(paths)
     if (folder / GGUF_TABLE).exists():
         return folder
-    file = GGUFFile(path)
+    files = [GGUFFile(each) for each in paths]
     try:
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache) as made:
             own = Path(made, "model")
             own.mkdir()
-            _write(file, own)
+            _write(own, *files)
             _put(own, folder)
     except OSError as error:
         raise ConfigError(f"{cache}: what is read of {path.name} cannot be kept here: {error}") from error
     return folder
 
 
-def _key(path: Path) -> str:
-    status = path.stat()
-    parts = str(path), status.st_size, status.st_mtime_ns, version("transformers"), version("unifiedserve")
+def _key(paths: list[Path]) -> str:
+    parts: list[Any] = [version("transformers"), version("unifiedserve")]
+    for path in paths:
+        try:
+            status = path.stat()
+        except OSError as error:
+            raise ConfigError(f"{path}: {error.strerror}") from error
+        parts += [str(path), status.st_size, status.st_mtime_ns]
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
@@ -70,56 +73,61 @@ def _put(made: Path, folder: Path) -> None:
             raise
 
 
-def _write(file: GGUFFile, folder: Path) -> None:
+def _write(folder: Path, file: GGUFFile, tower: GGUFFile | None = None) -> None:
+    check_model(file, ARCHITECTURES)
+    if tower is None and file.architecture in NEED_ONE:
+        raise ConfigError(f"{file.path}: a {file.architecture} model needs its vision tower's file: give --mmproj")
+    config = text_config(file)
+    tokenizer = _tokenizer(file)
+    tokenizer.save_pretrained(folder)
+    if tower:
+        config = _with_tower(folder, config, tokenizer, file, tower)
+    _write_json(folder / "config.json", config | _quantization(file))
+    ends = [file.field(f"tokenizer.ggml.{key}") for key in _ENDS]
+    _write_json(folder / "generation_config.json", {"eos_token_id": sorted({end for end in ends if end is not None})})
+    beside = Table(str(tower.path), projector_of(tower), list(tower.tensors)) if tower else None
+    write_table(folder, Table(str(file.path), file.architecture, list(file.tensors), beside))
+
+
+def _tokenizer(file: GGUFFile) -> Any:
     place, name = file.path.parent, file.path.name
-    library = load_transformers()
     try:
-        config = library.AutoConfig.from_pretrained(place, gguf_file=name)
-        tokenizer = library.AutoTokenizer.from_pretrained(place, gguf_file=name)
+        tokenizer = load_transformers().PreTrainedTokenizerFast.from_pretrained(place, gguf_file=name)
     except Exception as error:
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise ConfigError(f"{file.path}: transformers does not understand its metadata: {reason}") from error
-    _complete(config, file)
+        raise not_understood(file, error) from error
     if file.field("tokenizer.ggml.pre") in _SINGLE_DIGITS:
         splits = [Digits(individual_digits=True), ByteLevel(add_prefix_space=False)]
         tokenizer.backend_tokenizer.pre_tokenizer = Sequence(splits)
-    tokenizer.save_pretrained(folder)
-    _write_json(folder / "config.json", config.to_dict() | _quantization(file))
-    ends = [file.field(f"tokenizer.ggml.{key}") for key in _ENDS]
-    _write_json(folder / "generation_config.json", {"eos_token_id": sorted({end for end in ends if end is not None})})
-    write_table(folder, Table(str(file.path), file.architecture, list(file.tensors)))
+    return tokenizer
+
+
+def _with_tower(folder: Path, text: dict[str, Any], tokenizer: Any, file: GGUFFile, tower: GGUFFile) -> dict[str, Any]:
+    """Write the media rules, and name the tokenizer's special tokens; return the config of both networks."""
+    known, vocabulary = tower_of(tower, file), tokenizer.get_vocab()
+
+    def token_id(token: str) -> int:
+        if token not in vocabulary:
+            raise ConfigError(f"{file.path}: its vocabulary has no {token}, which this tower's models have")
+        return int(vocabulary[token])
+
+    fields = dict(known.config(text, tower, token_id))
+    pixels = {"image_mean": tower.needed("vision.image_mean"), "image_std": tower.needed("vision.image_std")}
+    _write_json(folder / IMAGES, {**known.processor(tower), **pixels})
+    names = folder / "tokenizer_config.json"
+    _write_json(names, read_json(names) | dict(known.tokens))
+    fields |= {"text_config": text, "tie_word_embeddings": text["tie_word_embeddings"]}
+    try:
+        config = load_transformers().AutoConfig.for_model(**fields)
+    except Exception as error:
+        raise not_understood(tower, error) from error
+    made: dict[str, Any] = config.to_dict()
+    return made
 
 
 def _quantization(file: GGUFFile) -> dict[str, Any]:
     """Return what config.json says of quantised tensors' types, and how many have each. Nothing if none are."""
     kinds = Counter(place.kind for place in file.tensors if place.kind not in PLAIN)
     return {"quantization_config": {"quant_method": METHOD, "types": dict(sorted(kinds.items()))}} if kinds else {}
-
-
-def _complete(config: Any, file: GGUFFile) -> None:
-    """Add what transformers leaves out of a config: the size of heads, and how positions are scaled."""
-    if head_dim := file.own_field("attention.key_length"):
-        config.head_dim = head_dim
-    kind = file.own_field("rope.scaling.type")
-    if kind not in (None, "none"):
-        raise ConfigError(f"{file.path}: positions that are scaled by {kind!r} are not supported")
-    factors = file.values(_FREQUENCIES)
-    if factors is not None:
-        config.rope_parameters = config.rope_parameters | _llama3(factors.max())
-        _check_frequencies(config, torch.tensor(factors), file.path)
-
-
-def _llama3(factor: float) -> dict[str, Any]:
-    return {"rope_type": "llama3", "factor": float(factor), **_LLAMA3}
-
-
-def _check_frequencies(config: Any, factors: torch.Tensor, path: Path) -> None:
-    """Raise ConfigError if the file's frequencies are divided by others than Llama 3's factors."""
-    rules = load_transformers().modeling_rope_utils.ROPE_INIT_FUNCTIONS
-    scaled, _ = rules["llama3"](config, torch.device("cpu"))
-    plain = config.rope_parameters["rope_theta"] ** (torch.arange(len(scaled)) / -len(scaled))
-    if len(factors) != len(scaled) or not torch.allclose(plain / scaled, factors, rtol=1e-3):
-        raise ConfigError(f"{path}: its {_FREQUENCIES} are not those of Llama 3, which alone are supported")
 
 
 def _write_json(path: Path, value: dict[str, Any]) -> None:

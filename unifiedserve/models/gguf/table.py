@@ -1,4 +1,4 @@
-"""Locate a GGUF file's tensors, by JSON in the folder that stands for it.
+"""Where the tensors of GGUF files are, kept as JSON in the folder that stands for them.
 
 The package `gguf` takes seconds to read a file with a large vocabulary; a start reads this table instead.
 """
@@ -22,11 +22,12 @@ class Place(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Table(msgspec.Struct, frozen=True):
-    """Hold a file's architecture and all its tensors, in its order."""
+    """A file's architecture, or a vision tower's projector, and all its tensors, in its order."""
 
     path: str
     architecture: str
     tensors: list[Place]
+    tower: "Table | None" = None
 
 
 def write_table(folder: Path, table: Table) -> None:

@@ -1,6 +1,8 @@
 """Give the tensors of a GGUF file transformers' names and order of rows."""
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,37 +16,50 @@ from unifiedserve.errors import ConfigError
 from unifiedserve.memory.tensors import Header
 from unifiedserve.memory.weights import neighbours
 from unifiedserve.models.gguf.table import Place, Table, read_table
+from unifiedserve.models.gguf.text_config import COMPUTED
+from unifiedserve.models.gguf.tower_tensors import TowerTensors
 from unifiedserve.models.loading import empty_checkpoint
-from unifiedserve.quantization.gguf_blocks import EIGHT_BITS, read_blocks, scheme_of
+from unifiedserve.quantization.gguf_blocks import read_blocks, scheme_of
 from unifiedserve.quantization.matrix import QuantizedMatrix
 from unifiedserve.quantization.scheme import Scheme
 
 _DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
-_COMPUTED = ("rope_freqs.weight",)  # config.json tells what it holds
+#: what comes before the names of a language model's tensors in a model of several networks
+_WITHIN = re.compile(r"(model\.)?(language_model|text_model)\.(?!lm_head)(model\.)?")
+_LANGUAGE = re.compile(r"model\.(layers|embed_tokens|norm)\b|lm_head\b")
 
 
 class GGUFTensors:
-    """Read a model's tensors. Those stored in blocks are quantised matrices.
+    """A model's tensors; those of the language model that are stored in blocks are quantised matrices.
 
-    Projections of the same input whose types differ all become 8 bits, so that kernels multiply them as one matrix.
+    Projections of the same input whose types differ all take the most bits and the smallest groups of any, so that
+    kernels multiply them as one matrix. Their codes stay what they are.
     """
 
     def __init__(self, folder: Path, config: Any) -> None:
-        """Take a folder that stands for a file; raises ConfigError for tensors that `config` has no place for."""
-        table = read_table(folder)
+        """Take a folder that stands for files; raises ConfigError for tensors that `config` has no place for."""
+        table, text = read_table(folder), config.get_text_config()
         self._path, self._architecture = Path(table.path), table.architecture
-        self._heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
-        names = _names(table, config)
+        self._heads = {"q_proj": text.num_attention_heads, "k_proj": text.num_key_value_heads}
+        wanted = {name: list(tensor.shape) for name, tensor in empty_checkpoint(config, torch.float32).items()}
+        spoken = {name: own for name in wanted if (own := _language_name(name))}
+        names = _names(table, text.num_hidden_layers, spoken)
         self._places = {names[place.name]: place for place in table.tensors if place.name in names}
         self._schemes = _schemes(self._places)
+        seen = {name: shape for name, shape in wanted.items() if name not in spoken}
+        self._tower = TowerTensors(table.tower, seen) if table.tower else None
 
     def headers(self) -> list[Header]:
-        return [
+        language = [
             Header(name, _DTYPES.get(place.kind, torch.float32), place.shape, self._schemes[name])
             for name, place in self._places.items()
         ]
+        return [*(self._tower.headers() if self._tower else ()), *language]
 
     def read(self) -> Iterator[tuple[str, Tensor | QuantizedMatrix]]:
+        return chain(self._tower.read() if self._tower else (), self._read_language())
+
+    def _read_language(self) -> Iterator[tuple[str, Tensor | QuantizedMatrix]]:
         data = np.memmap(self._path, mode="r")
         for name, place in self._places.items():
             stored = data[place.offset : place.offset + place.size].reshape(place.shape[0], -1)
@@ -65,13 +80,23 @@ class GGUFTensors:
         return values - 1 if is_gain else values  # llama.cpp adds the 1 that Gemma multiplies by beside its gains
 
 
-def _names(table: Table, config: Any) -> Mapping[str, str]:
-    """Return the model's names of the file's tensors. Raises ConfigError for those that it has no place for."""
+def _language_name(name: str) -> str | None:
+    """Return the name that a language model's tensor has in a model of its own; None for those of a vision tower."""
+    if name.startswith("language_model.lm_head"):
+        return name.removeprefix("language_model.")
+    own = _WITHIN.sub("model.", name, count=1)
+    return own if _LANGUAGE.match(own) else None
+
+
+def _names(table: Table, layers: int, wanted: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the model's names of the file's tensors. Raises ConfigError for those that it has no place for.
+
+    `wanted` has the names that they would have in a language model of its own, by the model's.
+    """
     (architecture,) = (key for key, name in gguf.MODEL_ARCH_NAMES.items() if name == table.architecture)
-    known = gguf.get_tensor_name_map(architecture, config.num_hidden_layers)
-    wanted = empty_checkpoint(config, torch.float32)
-    names = {known.get_name(name, try_suffixes=(".weight", ".bias")): name for name in wanted}
-    stored = [place.name for place in table.tensors if place.name not in _COMPUTED]
+    known = gguf.get_tensor_name_map(architecture, layers)
+    names = {known.get_name(own, try_suffixes=(".weight", ".bias")): name for name, own in wanted.items()}
+    stored = [place.name for place in table.tensors if place.name not in COMPUTED]
     if unknown := sorted(name for name in stored if name not in names):
         raise ConfigError(f"{table.path}: the model of its metadata has no place for {', '.join(unknown[:5])}")
     return {name: names[name] for name in stored}
@@ -83,5 +108,9 @@ def _schemes(places: Mapping[str, Place]) -> Mapping[str, Scheme | None]:
     for name, scheme in schemes.items():
         if scheme:
             together.setdefault(neighbours(name)[0], set()).add(scheme)
-    mixed = {name for name, scheme in schemes.items() if scheme and len(together[neighbours(name)[0]]) > 1}
-    return schemes | dict.fromkeys(mixed, EIGHT_BITS)
+    return {name: scheme and _finest(together[neighbours(name)[0]]) for name, scheme in schemes.items()}
+
+
+def _finest(schemes: Collection[Scheme]) -> Scheme:
+    """Return one that holds the codes of them all."""
+    return Scheme(max(scheme.bits for scheme in schemes), min(scheme.group for scheme in schemes))

@@ -1,0 +1,73 @@
+"""The tensors of a vision tower's GGUF file under the names that transformers gives them, as plain ones."""
+
+from collections.abc import Iterator, Mapping
+from math import prod
+from typing import Any
+
+import gguf
+import numpy as np
+import torch
+from gguf import GGMLQuantizationType as Kind
+from torch import Tensor
+
+from unifiedserve.errors import ConfigError
+from unifiedserve.memory.tensors import Header
+from unifiedserve.models.gguf.table import Place, Table
+from unifiedserve.models.gguf.towers import TOWERS
+from unifiedserve.models.gguf.towers.base import Source
+
+_UP, _DOWN = "ffn_up.", "ffn_down."
+
+
+class TowerTensors:
+    """A tower's tensors, of the names and shapes that the model wants, in float32 whatever the file's types are."""
+
+    def __init__(self, table: Table, wanted: Mapping[str, list[int]]) -> None:
+        """Raises ConfigError for tensors of the file without a place in the model, and for those that it lacks."""
+        self._path, self._wanted = table.path, wanted
+        self._places = _places(table)
+        tower = TOWERS[table.architecture]
+        self._sources = {name: tower.source(name) for name in wanted}
+        used = {name for source in self._sources.values() for name in source.names}
+        for names, problem in (
+            (used - self._places.keys(), "it lacks"),
+            (self._places.keys() - used, "the model of its metadata has no place for"),
+        ):
+            if names:
+                raise ConfigError(f"{table.path}: {problem} {', '.join(sorted(names)[:5])}")
+        for name, source in self._sources.items():
+            self._check_size(name, source)
+
+    def headers(self) -> list[Header]:
+        return [Header(name, torch.float32, shape) for name, shape in self._wanted.items()]
+
+    def read(self) -> Iterator[tuple[str, Tensor]]:
+        data = np.memmap(self._path, mode="r")
+        for name, source in self._sources.items():
+            parts = [_values(data, self._places[stored]) for stored in source.names]
+            yield name, source.join(parts).reshape(self._wanted[name])
+
+    def _check_size(self, name: str, source: Source) -> None:
+        shapes = [self._places[stored].shape for stored in source.names]
+        if sum(map(prod, shapes)) != prod(self._wanted[name]):
+            raise ConfigError(f"{self._path}: {', '.join(source.names)} of {shapes} do not make {self._wanted[name]}")
+
+
+def _places(table: Table) -> Mapping[str, Place]:
+    """Return the file's tensors by name. In old files an MLP's matrices have each other's, which is undone."""
+    places = {place.name: place for place in table.tensors}
+    up, width = places.get(f"v.blk.0.{_UP}weight"), places.get("v.blk.0.ln1.weight")
+    if up is None or width is None or up.shape[0] != width.shape[0] or up.shape[0] == up.shape[1]:
+        return places
+    other = {_UP: _DOWN, _DOWN: _UP}
+    return {_renamed(name, other): place for name, place in places.items()}
+
+
+def _renamed(name: str, other: Mapping[str, str]) -> str:
+    part = next((part for part in other if part in name), None)
+    return name.replace(part, other[part]) if part else name
+
+
+def _values(data: Any, place: Place) -> Tensor:
+    stored = data[place.offset : place.offset + place.size].reshape(*place.shape[:-1], -1)
+    return torch.from_numpy(np.array(gguf.dequantize(stored, Kind[place.kind]), np.float32)).view(place.shape)
