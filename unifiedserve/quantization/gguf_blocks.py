@@ -60,9 +60,9 @@ def _q2_k(blocks: Bytes) -> Decoded:
 
 def _q3_k(blocks: Bytes) -> Decoded:
     high, low, factors, scale = np.hsplit(blocks, [32, 96, 108])
-    codes = _shifted(low, 32, (0, 2, 4, 6), 3) | _shifted(high, 32, tuple(range(8)), 1) << 2
+    codes = _shifted(low, 32, (0, 2, 4, 6), 3) | _shifted(high, 32, tuple(range(8)), 1) << np.uint8(2)
     lower, upper = np.hsplit(factors, [8])
-    steps = _shifted(lower, 8, (0, 4), 15) | _shifted(upper, 4, (0, 2, 4, 6), 3) << 4
+    steps = _shifted(lower, 8, (0, 4), 15) | _shifted(upper, 4, (0, 2, 4, 6), 3) << np.uint8(4)
     return _tensor(codes), _halves(scale) * (_tensor(steps).float() - 32), middle(3)
 
 
@@ -73,13 +73,13 @@ def _q4_k(blocks: Bytes) -> Decoded:
 
 def _q5_k(blocks: Bytes) -> Decoded:
     scale, minimum, factors, high, low = np.hsplit(blocks, [2, 4, 16, 48])
-    codes = _shifted(low, 32, (0, 4), 15) | _shifted(high, 32, tuple(range(8)), 1) << 4
+    codes = _shifted(low, 32, (0, 4), 15) | _shifted(high, 32, tuple(range(8)), 1) << np.uint8(4)
     return _with_super_block(codes, scale, minimum, factors)
 
 
 def _q6_k(blocks: Bytes) -> Decoded:
     low, high, factors, scale = np.hsplit(blocks, [128, 192, 208])
-    codes = _shifted(low, 64, (0, 4), 15) | _shifted(high, 32, (0, 2, 4, 6), 3) << 4
+    codes = _shifted(low, 64, (0, 4), 15) | _shifted(high, 32, (0, 2, 4, 6), 3) << np.uint8(4)
     return _tensor(codes), _halves(scale) * _tensor(factors.view(np.int8)).float(), middle(6)
 
 
@@ -92,7 +92,7 @@ def _iq4_xs(blocks: Bytes) -> Decoded:
     scale, high, low, codes = np.hsplit(blocks, [2, 4, 8])
     lower = (low[..., None] >> np.array([0, 4], np.uint8) & 15).reshape(len(blocks), 8)
     upper = (high.copy().view(np.uint16) >> np.arange(0, 16, 2, dtype=np.uint16)).astype(np.uint8) & 3
-    steps = _tensor(lower | upper << 4).float() - 32
+    steps = _tensor(lower | upper << np.uint8(4)).float() - 32
     return _tensor(_UNEVEN[_shifted(codes, 16, (0, 4), 15)]), _halves(scale) * steps, middle(8)
 
 
@@ -155,7 +155,7 @@ def _nibbles(packed: Bytes) -> Bytes:
 
 def _five_bits(low: Bytes, high: Bytes) -> Bytes:
     """Return codes [n, 32] of their low halves [n, 16], and of 4 bytes that hold the fifth bits."""
-    return _nibbles(low) | np.unpackbits(high, axis=1, bitorder="little") << 4
+    return _nibbles(low) | np.unpackbits(high, axis=1, bitorder="little") << np.uint8(4)
 
 
 def _tensor(array: NDArray[np.generic]) -> Tensor:
