@@ -1,4 +1,4 @@
-"""A GGUF file here and in llama.cpp: greedy answers to fifty questions, and perplexity of a text.
+"""Compare a GGUF file here and in llama.cpp: fifty greedy answers, and perplexity.
 
 answers      llama.cpp's, as its server gives them without sampling. All of one is then put through our kernels at once:
              the answer is ours, too, if each of its tokens is the likeliest there.
@@ -71,7 +71,7 @@ def answers_there(file: Path, llamacpp: Path, asked: Sequence[list[int]]) -> lis
 
 @torch.inference_mode()
 def compare_answers(model: Model, asked: Sequence[list[int]], given: Sequence[list[int]]) -> dict[str, Any]:
-    """Say how many answers are the same, at how many places the likeliest token is, and by how much others are not."""
+    """Count equal answers and equal tokens, with the largest gap where tokens differ."""
     equal, places, same, gaps = 0, 0, 0, [0.0]
     for prompt, answer in zip(asked, given, strict=True):
         logprobs = model.logprobs(Passage(ExpandedPrompt([*prompt, *answer], [], []), len(prompt)))

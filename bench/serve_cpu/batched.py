@@ -1,6 +1,8 @@
-"""llama.cpp's own benchmark of streams at once, without a server: all of one length, no sampling, no HTTP.
+"""Run llama.cpp's own benchmark of streams at once, without a server.
 
-It prints what offline.py prints: a line of JSON for each workload, which is `streams` alone.
+They are of one length, without sampling and HTTP.
+
+It prints as offline.py does: a line of JSON for each workload, which is `streams` alone.
 """
 
 import json

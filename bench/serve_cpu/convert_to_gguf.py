@@ -1,4 +1,6 @@
-"""llama.cpp's own converter, for checkpoints whose tokenizer it does not know by name: it is cut as GPT-2's is.
+"""Run llama.cpp's own converter on checkpoints whose tokenizer it does not know.
+
+Text is cut into words as GPT-2 does.
 
     python bench/serve_cpu/convert_to_gguf.py FOLDER CHECKPOINT OPTIONS
 

@@ -1,4 +1,6 @@
-"""The benchmark's checkpoint as GGUF files, made by llama.cpp's own programs and kept beside it.
+"""Make GGUF files of the benchmark's checkpoint, by llama.cpp's own programs.
+
+They are kept beside it.
 
 The vision tower (mmproj) is a file of its own, in BF16 whatever the language model's types are.
 """

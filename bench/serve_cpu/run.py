@@ -159,7 +159,7 @@ async def run_workloads(plan: Plan, contestant: Contestant, url: str, pid: int, 
 
 
 def run_offline(plan: Plan, contestant: Contestant, log: Path, tell: Tell) -> Report:
-    """Run one that needs no server in a process of its own, which prints a line for each workload."""
+    """Run one without a server, in a process that prints a line for each workload."""
     found: Report = {}
     tell("starting")
     with log.open("wb") as errors:

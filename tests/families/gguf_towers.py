@@ -1,4 +1,4 @@
-"""Vision towers of checkpoints as GGUF files (mmproj), with the names and metadata of llama.cpp's converter."""
+"""Write vision towers as GGUF files (mmproj), with the names of llama.cpp's converter."""
 
 import re
 from collections.abc import Collection, Mapping

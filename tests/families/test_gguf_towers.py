@@ -42,7 +42,7 @@ def differences(ours: Any, theirs: Any, key: str = "") -> dict[str, tuple[Any, A
 
 @pytest.fixture
 def make(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Make:
-    """Write a family's two files beside each other, and return the checkpoint that they are of."""
+    """Write a family's two files, and return their checkpoint."""
 
     def files(family: str, **options: Any) -> Path:
         checkpoint = find_checkpoint(tmp_path_factory, family)

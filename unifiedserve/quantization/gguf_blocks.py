@@ -154,7 +154,7 @@ def _nibbles(packed: Bytes) -> Bytes:
 
 
 def _five_bits(low: Bytes, high: Bytes) -> Bytes:
-    """Return codes [n, 32] of their low halves [n, 16], and of 4 bytes that hold the fifth bits."""
+    """Return codes [n, 32] of low halves [n, 16] and 4 bytes of fifth bits."""
     return _nibbles(low) | np.unpackbits(high, axis=1, bitorder="little") << np.uint8(4)
 
 

@@ -18,7 +18,7 @@ class GGUFFile:
     """Hold the metadata and tensors of a model's GGUF file, which stays mapped. Opening it takes seconds."""
 
     def __init__(self, path: Path) -> None:
-        """Raises ConfigError for what is no readable GGUF file, or of an unknown type of tensors."""
+        """Raise ConfigError for an unreadable GGUF file, or an unknown type of tensors."""
         self.path = path
         self._reader = _open(path)
         self.architecture = str(self.field("general.architecture"))

@@ -1,6 +1,7 @@
-"""The model folder that stands for GGUF files: config, tokenizer, media rules, and where their tensors are.
+"""Make the model folder that stands for GGUF files.
 
-It is made once and kept in the user's cache, under the files' paths, sizes and times.
+It has config, tokenizer, media rules and the places of tensors. It is made once and kept in the user's cache, under the
+files' paths, sizes and times.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Where the tensors of GGUF files are, kept as JSON in the folder that stands for them.
+"""Locate GGUF files' tensors, by JSON in the folder that stands for them.
 
 The package `gguf` takes seconds to read a file with a large vocabulary; a start reads this table instead.
 """
@@ -22,7 +22,7 @@ class Place(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Table(msgspec.Struct, frozen=True):
-    """A file's architecture, or a vision tower's projector, and all its tensors, in its order."""
+    """Hold a file's architecture, or its tower's projector, and all its tensors, in its order."""
 
     path: str
     architecture: str

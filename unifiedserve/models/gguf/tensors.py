@@ -30,14 +30,14 @@ _LANGUAGE = re.compile(r"model\.(layers|embed_tokens|norm)\b|lm_head\b")
 
 
 class GGUFTensors:
-    """A model's tensors; those of the language model that are stored in blocks are quantised matrices.
+    """Read a model's tensors. The language model's that are stored in blocks are quantised matrices.
 
     Projections of the same input whose types differ all take the most bits and the smallest groups of any, so that
     kernels multiply them as one matrix. Their codes stay what they are.
     """
 
     def __init__(self, folder: Path, config: Any) -> None:
-        """Take a folder that stands for files; raises ConfigError for tensors that `config` has no place for."""
+        """Take a folder that stands for files. Raise ConfigError for tensors that `config` has no place for."""
         table, text = read_table(folder), config.get_text_config()
         self._path, self._architecture = Path(table.path), table.architecture
         self._heads = {"q_proj": text.num_attention_heads, "k_proj": text.num_key_value_heads}

@@ -1,4 +1,4 @@
-"""The config of a GGUF file's language model: as transformers reads it, with what it leaves out."""
+"""Read the config of a GGUF file's language model, with all that transformers leaves out."""
 
 from typing import Any
 
@@ -73,7 +73,7 @@ def _complete(config: Any, file: GGUFFile) -> None:
 
 
 def _complete_gemma3(config: Any, file: GGUFFile) -> None:
-    """Scale the positions of layers without a window, and the largest model's queries, as llama.cpp does."""
+    """Scale positions of layers without a window, and the largest model's queries, as llama.cpp does."""
     if file.own_field("rope.scaling.type") == "linear":
         scaled = {"rope_type": "linear", "factor": file.needed("rope.scaling.factor")}
         whole = config.rope_parameters["full_attention"] | scaled

@@ -1,4 +1,4 @@
-"""The tensors of a vision tower's GGUF file under the names that transformers gives them, as plain ones."""
+"""Give the tensors of a vision tower's GGUF file transformers' names."""
 
 from collections.abc import Iterator, Mapping
 from math import prod
@@ -20,10 +20,10 @@ _UP, _DOWN = "ffn_up.", "ffn_down."
 
 
 class TowerTensors:
-    """A tower's tensors, of the names and shapes that the model wants, in float32 whatever the file's types are."""
+    """Read a tower's tensors in the model's names and shapes, as float32."""
 
     def __init__(self, table: Table, wanted: Mapping[str, list[int]]) -> None:
-        """Raises ConfigError for tensors of the file without a place in the model, and for those that it lacks."""
+        """Raise ConfigError for tensors without a place in the model, and for missing ones."""
         self._path, self._wanted = table.path, wanted
         self._places = _places(table)
         tower = TOWERS[table.architecture]

@@ -1,4 +1,4 @@
-"""Vision towers in GGUF files (mmproj): which there are, by the projector that a file names, and which file to take."""
+"""Find vision towers in GGUF files (mmproj), and the family of each by its projector."""
 
 from collections.abc import Mapping
 from pathlib import Path

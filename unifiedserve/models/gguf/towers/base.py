@@ -1,4 +1,4 @@
-"""What is to be known of a family's vision tower in a GGUF file."""
+"""Describe a family's vision tower in a GGUF file."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -16,14 +16,17 @@ TokenId = Callable[[str], int]
 
 
 class Source(NamedTuple):
-    """The tensors of a file that one of a checkpoint is made of, as float32 in the file's shapes, and how."""
+    """Name the file's tensors that one of a checkpoint is joined of.
+
+    They are float32, in the file's shapes.
+    """
 
     names: Sequence[str]
     join: Callable[[Sequence[Tensor]], Tensor] = lambda parts: parts[0]
 
 
 class Tower(ABC):
-    """A family whose tower comes from a file of its own."""
+    """Describe a family whose tower comes from a file of its own."""
 
     projector: ClassVar[str]  # as the file names it
     architectures: ClassVar[Collection[str]]  # of language models
@@ -32,7 +35,7 @@ class Tower(ABC):
 
     @abstractmethod
     def config(self, text: Mapping[str, Any], file: GGUFFile, token_id: TokenId) -> Mapping[str, Any]:
-        """Return what config.json says of the model whose language part is `text`, but for that part."""
+        """Return config.json for the language model `text`, but for that part."""
 
     @abstractmethod
     def processor(self, file: GGUFFile) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Gemma 3 with pictures."""
+"""Read towers of Gemma 3."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar

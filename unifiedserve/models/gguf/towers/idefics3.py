@@ -1,4 +1,4 @@
-"""Idefics3 and SmolVLM. Files do not tell them apart, so each takes videos, too, as SmolVLM2 does."""
+"""Read towers of Idefics3 and SmolVLM. Files do not tell them apart, so each takes videos, too, as SmolVLM2 does."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""InternVL 2.5 and 3."""
+"""Read towers of InternVL 2.5 and 3."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar

@@ -1,4 +1,4 @@
-"""Qwen2-VL and Qwen2.5-VL: fused queries, keys and values, and patches of two frames."""
+"""Read towers of Qwen2-VL and Qwen2.5-VL: fused queries, keys and values, and patches of two frames."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
