@@ -102,6 +102,8 @@ class Client:
                 now = time.monotonic()
                 *events, rest = (rest + read).split(b"\n\n")
                 for event in events:
+                    if event.startswith(b":"):  # a comment, which keeps the connection alive
+                        continue
                     data = event.removeprefix(b"data: ")
                     if data == b"[DONE]":
                         return
