@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import Annotated, Any
 
-import gguf_files
+import gguf_checkpoint
 import install_llamacpp
 import typer
 from course import QUICK, Sizes
@@ -38,12 +38,12 @@ def streams(program: Path, model: Path, sizes: Sizes) -> dict[str, Any]:
 def main(
     llamacpp: Annotated[Path, typer.Argument(help="Folder that install_llamacpp.py filled")],
     checkpoint: Annotated[Path, typer.Argument()],
-    weights: Annotated[str, typer.Option(help="The GGUF file's type")] = gguf_files.PLAIN,
+    weights: Annotated[str, typer.Option(help="The GGUF file's type")] = gguf_checkpoint.PLAIN,
     quick: Annotated[bool, typer.Option()] = False,
 ) -> None:
     """Run it."""
     program = install_llamacpp.program(llamacpp, "llama-batched-bench")
-    model = gguf_files.model_file(checkpoint, llamacpp, weights)
+    model = gguf_checkpoint.model_file(checkpoint, llamacpp, weights)
     print(json.dumps({"streams": streams(program, model, QUICK if quick else Sizes())}), flush=True)
 
 

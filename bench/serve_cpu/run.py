@@ -25,7 +25,7 @@ import checkpoint
 import contestants
 import course
 import footage
-import gguf_files
+import gguf_checkpoint
 import httpx
 import install_llamacpp
 import install_vllm
@@ -92,13 +92,13 @@ class Plan:
         if contestant.kind in OURS:
             return servers.ours(contestant, model, self.folder, self.options)
         if contestant.kind in LLAMACPP:
-            return servers.llamacpp(contestant, model, gguf_files.tower_file(self.model), self.llamacpp)
+            return servers.llamacpp(contestant, model, gguf_checkpoint.tower_file(self.model), self.llamacpp)
         return servers.vllm(contestant, model, self.folder, self.vllm, bool(workloads.LONG & set(self.names)))
 
     def model_of(self, contestant: Contestant) -> Path:
         """Return the checkpoint or GGUF file that it serves; made if missing."""
         if contestant.kind in LLAMACPP or contestant.weights in GGUF:
-            return self.gguf_file(contestant.weights or gguf_files.PLAIN)
+            return self.gguf_file(contestant.weights or gguf_checkpoint.PLAIN)
         if not contestant.weights:
             return self.model
         folder = self.model.with_name(f"{self.model.name}-{contestant.weights}")
@@ -109,7 +109,7 @@ class Plan:
         if not install_llamacpp.is_installed(self.llamacpp):
             raise StartError(f"not built in {self.llamacpp}: python bench/serve_cpu/install_llamacpp.py")
         try:
-            return gguf_files.model_file(self.model, self.llamacpp, kind)
+            return gguf_checkpoint.model_file(self.model, self.llamacpp, kind)
         except subprocess.CalledProcessError as error:
             last = error.stderr.decode(errors="replace").strip().splitlines()[-1:]
             raise StartError(f"no GGUF file of {kind}: {''.join(last)}") from error
