@@ -13,6 +13,8 @@ COLORS = {
     "monolithic": "tab:olive",
     "vllm": "tab:blue",
     "vllm_flashcodec": "tab:cyan",
+    "llamacpp": "tab:red",
+    "llamacpp_batched": "tab:pink",
     "generate": "tab:gray",
     "continuous": "tab:purple",
 }
