@@ -8,6 +8,7 @@ import msgspec
 from aiohttp import web
 
 from unifiedserve.messages.load import EngineLoad, LoadReport
+from unifiedserve.placement import Stage
 from unifiedserve.server.answers.marks import HEADER
 
 MODEL = "fake"
@@ -19,6 +20,7 @@ class FakeNode:
     def __init__(self, model: str = MODEL, **load: Any) -> None:
         self.model = model
         self.load = EngineLoad(**load)
+        self.stages = tuple(Stage)
         self.requests: list[dict[str, Any]] = []
         self.ids: list[str | None] = []
         self.traces: list[str | None] = []
@@ -56,8 +58,14 @@ class FakeNode:
         if self.silent.is_set():
             await asyncio.Event().wait()
         report = LoadReport(
-            model=self.model, version="0", started=0, healthy=True, max_model_len=100, load=self.load
-        )  # fmt: skip
+            model=self.model,
+            version="0",
+            started=0,
+            healthy=True,
+            max_model_len=100,
+            load=self.load,
+            stages=self.stages,
+        )
         return web.Response(body=msgspec.json.encode(report))
 
     async def _plan(self, request: web.Request) -> web.Response:

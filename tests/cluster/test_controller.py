@@ -159,14 +159,14 @@ async def test_it_scales(table: Table) -> None:
 async def test_a_pool_that_sleeps_wakes_when_requests_wait(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool_scaler_module, "_PERIOD", 0.0)
     monkeypatch.setattr(scaling_module, "_PATIENCE", 0.0)
-    controller = control(table, cluster_of(Pool(name="a", min=0, max=2)))
-    await until(lambda: table.membership("router-0").asleep == ["a"])
+    controller = control(table, cluster_of(Pool(name="a", min=0, max=2), Pool(name="b", min=0, max=2)))
+    await until(lambda: table.membership("router-0").asleep == ["a", "b"])
     assert not table.of("a")
     router = next(name for name in table.reports if name.startswith("router-0"))
-    table.reports[router] = msgspec.structs.replace(table.reports[router], waiting=7)
+    table.reports[router] = msgspec.structs.replace(table.reports[router], awaited=frozenset({"a"}))
     await until(lambda: len(table.members("router-0")) == 1)
-    assert table.membership("router-0").asleep == []
-    assert (await controller.status()).pools[0].target == 1
+    assert table.membership("router-0").asleep == ["b"]
+    assert [pool.target for pool in (await controller.status()).pools] == [1, 0]
 
 
 async def test_a_drained_node_has_a_successor(table: Table) -> None:

@@ -61,4 +61,4 @@ def test_a_pool_sleeps_when_nothing_runs_and_wakes_when_something_waits() -> Non
     assert {scaler.after(float(second), {"a-0": streaming}, 1) for second in range(200)} == {(1, 1)}
     assert [scaler.after(float(second), {"a-0": told(0.0)}, 1) for second in range(200, 261)][-1] == (0, 0)
     assert scaler.after(300.0, {}, 0) == (0, 0)
-    assert scaler.after(301.0, {}, 0, waiting=50) == (1, 1)
+    assert scaler.after(301.0, {}, 0, awaited=True) == (1, 1)

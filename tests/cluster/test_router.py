@@ -20,6 +20,7 @@ from unifiedserve.cluster.members import Member, Membership
 from unifiedserve.cluster.router.app import Router
 from unifiedserve.cluster.router.bodies import Bodies
 from unifiedserve.cluster.routing import Policy
+from unifiedserve.placement import Stage
 
 CHAT = "/v1/chat/completions"
 TOKENS = 30
@@ -173,6 +174,33 @@ async def test_requests_wait_for_a_pool_that_sleeps() -> None:
         assert (await own.client.post(CHAT, json=asked(model="new"))).status_code == 404
         own.router.nodes.follow([], ["sleeping"])
         assert (await own.client.post(CHAT, json=asked(model="new"))).status_code == 404  # all models are known by now
+
+
+async def test_requests_wake_the_pools_that_they_need() -> None:
+    encoding, answering, other = FakeNode(), FakeNode(), FakeNode("other")
+    encoding.stages, answering.stages = (Stage.VISION, Stage.ENCODE), (Stage.PREFILL, Stage.DECODE)
+    pools = {"media": encoding, "text": answering, "others": other}
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,"}}
+    async with cluster(*pools.values()) as own:
+        nodes = own.router.nodes
+        nodes.follow([Member(name=pool, pool=pool, url=node.url) for pool, node in pools.items()])
+        await own.wait_for(lambda: len(nodes.each()) == len(pools) and all(node.report for node in nodes.each()))
+        for awake, content, awaited in (
+            ([], "Go.", ["text"]),
+            ([], [image], ["media", "text"]),
+            (["text"], [image], ["media"]),
+            (["media"], [image], ["text"]),
+        ):
+            nodes.follow([Member(name=pool, pool=pool, url=pools[pool].url) for pool in awake], pools.keys() - awake)
+            body = asked(model=MODEL, messages=[{"role": "user", "content": content}])
+            asking = asyncio.create_task(own.client.post(CHAT, json=body))
+            while (health := (await own.client.get("/health")).json())["waiting"] == 0:
+                pass
+            assert health["awaited"] == awaited
+            asking.cancel()
+            while (health := (await own.client.get("/health")).json())["waiting"] > 0:
+                pass
+            assert health["awaited"] == []
 
 
 async def test_a_router_holds_so_many_bytes_together() -> None:

@@ -146,8 +146,8 @@ class Controller:
     def _scale_by_load(self, pool: str, scaler: PoolScaler) -> None:
         watches = [watch for watch in self._watches.values() if watch.report.pool == pool]
         loads = {watch.report.name: load for watch in watches if (load := watch.load)}
-        waiting = sum(report.waiting for report in self._reports())
-        if wanted := scaler.after(time.monotonic(), loads, self._targets[pool], waiting):
+        awaited = any(pool in report.awaited for report in self._reports())
+        if wanted := scaler.after(time.monotonic(), loads, self._targets[pool], awaited=awaited):
             self._targets[pool], self._needed[pool] = wanted.nodes, wanted.needed
 
     async def _keep_pool(self, name: str) -> None:
@@ -184,7 +184,7 @@ class Controller:
 
     async def _tell_routers(self) -> None:
         members = members_of(self._reports())
-        awake = {member.pool for member in members}
+        awake = {member.pool for member in members if not member.draining}
         line = write_membership(members, [pool for pool in self._scalers if pool not in awake])
         for actor, watch in self._watches.items():
             if watch.report.pool == ROUTER and watch.has_answered:

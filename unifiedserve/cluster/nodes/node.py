@@ -32,7 +32,7 @@ class Node:
         self._phase = Phase.STARTING
         self._url = ""
         self._restarts = 0
-        self._waiting = 0
+        self._awaited = frozenset[str]()
         self._reason = ""
         self._told = b""
         self._over = asyncio.Event()
@@ -50,7 +50,7 @@ class Node:
             machine=self._machine,
             pid=self._process.pid if self._process else 0,
             restarts=self._restarts,
-            waiting=self._waiting,
+            awaited=self._awaited,
             reason=self._reason,
         )
 
@@ -128,12 +128,12 @@ class Node:
             process.kill()
 
     async def _silence(self, url: str) -> None:
-        """Return when a server has answered nothing for a while; a router tells of requests that wait."""
+        """Return when a server has answered nothing for a while; a router tells of pools that are to wake."""
         heard = time.monotonic()
         async with httpx.AsyncClient(base_url=url, timeout=_LOOK_SECONDS, trust_env=False) as client:
             while time.monotonic() - heard < _SILENCE_SECONDS:
                 with contextlib.suppress(httpx.HTTPError):
-                    self._waiting = waiting_of((await client.get("/health")).content)
+                    self._awaited = awaited_of((await client.get("/health")).content)
                     heard = time.monotonic()
                 await asyncio.sleep(_LOOK_SECONDS)
 
@@ -143,12 +143,12 @@ class Node:
 
 
 class _Health(msgspec.Struct):
-    waiting: int = 0
+    awaited: frozenset[str] = frozenset()
 
 
-def waiting_of(health: bytes) -> int:
-    """Return how many requests wait for a node, as a router tells at /health; 0 of others."""
+def awaited_of(health: bytes) -> frozenset[str]:
+    """Return the pools that are to wake, as a router tells at /health; none of others."""
     try:
-        return msgspec.json.decode(health, type=_Health).waiting
+        return msgspec.json.decode(health, type=_Health).awaited
     except msgspec.DecodeError:
-        return 0
+        return frozenset()

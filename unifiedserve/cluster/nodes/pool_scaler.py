@@ -30,11 +30,11 @@ class PoolScaler:
         self._looked: float | None = None
         self._sums: dict[tuple[str, int], _Sums] = {}
 
-    def after(self, now: float, loads: Mapping[str, LoadReport], nodes: int, waiting: int = 0) -> Wanted | None:
+    def after(self, now: float, loads: Mapping[str, LoadReport], nodes: int, *, awaited: bool = False) -> Wanted | None:
         """Return how many nodes there should be at `now`, in seconds; None if it was asked less than a second ago.
 
         `loads` are what the nodes have told last, by name; `nodes` is how many there should be by now. Where
-        requests are `waiting` for a node, or streams run, one is needed at least.
+        requests wait for the pool to wake (`awaited`), or streams run, one is needed at least.
         """
         if self._looked is not None and now - self._looked < _PERIOD:
             return None
@@ -43,7 +43,7 @@ class PoolScaler:
         sums = {(name, told.started): _sums_of(told) for name, told in loads.items()}
         grown = [_grown(self._sums.get(key, after), after) for key, after in sums.items()]
         self._sums = sums
-        busy = waiting > 0 or any(told.load.in_flight for told in loads.values())
+        busy = awaited or any(told.load.in_flight for told in loads.values())
         first_tokens = sum(each.first_tokens for each in grown)
         load = PoolLoad(
             at=now,

@@ -42,7 +42,7 @@ class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
     machine: str = ""
     pid: int = 0  # of its server; 0: there is none
     restarts: int = 0  # of its server
-    waiting: int = 0  # requests that a router holds, because no node can take them
+    awaited: frozenset[str] = frozenset()  # of a router: pools that sleep, for which requests wait
     reason: str = ""  # why it failed, or last restarted
 
     @property

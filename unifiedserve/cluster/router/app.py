@@ -121,8 +121,8 @@ class Router:
         return _json(_model(name, report))
 
     async def health(self, request: web.Request) -> web.StreamResponse:
-        """Return 200: the router lives. Nodes are `ready`'s; `waiting` are requests that no node can take."""
-        return _json({"status": "ok", "waiting": self.nodes.waiting})
+        """Return 200: the router lives. `waiting` are requests that no node can take, `awaited` pools to wake."""
+        return _json({"status": "ok", "waiting": self.nodes.waiting, "awaited": sorted(self.nodes.awaited)})
 
     async def ready(self, request: web.Request) -> web.StreamResponse:
         """Return 200 if a node takes requests. Else it is 503, with the nodes that cannot be reached."""

@@ -3,9 +3,9 @@
 import asyncio
 import contextlib
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Collection, Iterable, Iterator
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import aiohttp
 import msgspec
@@ -78,6 +78,13 @@ class Node:
         return bool(self.report and self.report.healthy) and not self.member.draining and self.missed < _MISSED
 
 
+class Need(NamedTuple):
+    """What a request needs of nodes: a model (None: any), and an encoder if it has images or videos."""
+
+    model: str | None
+    encoder: bool
+
+
 _Served = tuple[str, str]  # a model, and by which version: others may encode otherwise
 
 
@@ -97,8 +104,8 @@ class Nodes:
         self._encoders: defaultdict[_Served, Encoders] = defaultdict(Encoders)
         self._changed = asyncio.Event()
         self._asleep: frozenset[str] = frozenset()  # pools without nodes
-        self._pools: set[str] = set()  # that have told of a model
-        self.waiting = 0  # requests that no node can take
+        self._told: dict[str, LoadReport] = {}  # by pool, what one of its nodes has told last
+        self._waiting: Counter[Need] = Counter()  # of requests that no node can take
 
     def follow(self, members: Iterable[Member], asleep: Iterable[str] = ()) -> None:
         """Know these members from now on, and no others; the pools `asleep` get some when requests wait."""
@@ -126,14 +133,29 @@ class Nodes:
         return self._fleets.keys()
 
     @property
-    def some_sleep(self) -> bool:
-        """Tell whether nodes start when requests wait."""
-        return bool(self._asleep)
-
-    @property
     def others_may_wake(self) -> bool:
         """Tell whether a pool sleeps whose model nobody has told yet."""
-        return not self._asleep <= self._pools
+        return not self._asleep <= self._told.keys()
+
+    @property
+    def waiting(self) -> int:
+        """Return how many requests no node can take."""
+        return self._waiting.total()
+
+    @property
+    def awaited(self) -> set[str]:
+        """Return the sleeping pools that requests wait for."""
+        return {pool for need in self._waiting for pool in self.sleeping(need)}
+
+    def sleeping(self, need: Need) -> list[str]:
+        """Return the pools that sleep and may meet a need; one that is not known yet may meet any."""
+        return [pool for pool in self._asleep if self._may_meet(need, self._told.get(pool))]
+
+    @staticmethod
+    def _may_meet(need: Need, told: LoadReport | None) -> bool:
+        if told is None:
+            return True
+        return need.model in (None, told.model) and (need.encoder or Stage.PREFILL in told.stages)
 
     @property
     def models(self) -> dict[str, LoadReport]:
@@ -186,13 +208,14 @@ class Nodes:
         self._place(node)
 
     @contextlib.contextmanager
-    def counted_as_waiting(self) -> Iterator[None]:
-        """Count a request that no node can take: it wakes pools that sleep."""
-        self.waiting += 1
+    def counted_as_waiting(self, need: Need) -> Iterator[None]:
+        """Count a request that no node can take: it wakes the pools that it needs."""
+        self._waiting[need] += 1
         try:
             yield
         finally:
-            self.waiting -= 1
+            self._waiting[need] -= 1
+            self._waiting += Counter()  # which drops what is zero
 
     async def wait(self, seconds: float) -> None:
         """Return when a node has told of itself, or after so many seconds."""
@@ -220,7 +243,7 @@ class Nodes:
         """Put a node where it gets requests of its model, or take it away."""
         name = node.member.name
         if node.report:
-            self._pools.add(node.member.pool)
+            self._told[node.member.pool] = node.report
         own = (node.report.model, _served(node.report)) if node.report and node.takes_requests else ()
         for served, group in self._groups():
             if served not in own:

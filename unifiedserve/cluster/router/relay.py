@@ -10,7 +10,7 @@ import msgspec
 from yarl import URL
 
 from unifiedserve.cluster.router.asked import Asked
-from unifiedserve.cluster.router.nodes import Node, Nodes
+from unifiedserve.cluster.router.nodes import Need, Node, Nodes
 from unifiedserve.cluster.router.plans import Plans
 from unifiedserve.cluster.router.stream import Mark, MarkedStream
 from unifiedserve.cluster.router.trip import Trip
@@ -197,9 +197,10 @@ class Relay:
         if (node := self._choose()) or self._refusing:
             return node
         clock = asyncio.get_running_loop().time
-        end = clock() + (_UNTIL_AWAKE if self._nodes.some_sleep else _UNTIL_A_NODE)
-        with self._nodes.counted_as_waiting():
-            while node is None and clock() < end and (self._nodes.each() or self._nodes.some_sleep):
+        need = Need(self._asking.asked.model, encoder=bool(self._asking.request.work.visual_tokens))
+        end = clock() + (_UNTIL_AWAKE if self._nodes.sleeping(need) else _UNTIL_A_NODE)
+        with self._nodes.counted_as_waiting(need):
+            while node is None and clock() < end and (self._nodes.each() or self._nodes.sleeping(need)):
                 await self._nodes.wait(end - clock())
                 node = self._choose()
         return node
