@@ -30,6 +30,15 @@ def test_the_node_with_the_earliest_first_token_takes_it() -> None:
     assert fleet.choose(Request(VIDEO)) == "n0"
 
 
+def test_media_cost_a_node_their_prompt_only_where_others_encode() -> None:
+    """It knows no costs of the encoder, and must not be charged with those of others."""
+    fleet, language = Fleet(Policy.COST), Costs(decode=0.01, prompt_token=1e-3)
+    fleet.update("whole", EngineLoad(costs=COSTS))
+    fleet.update("text", EngineLoad(wait=1.0, costs=language), encodes=False)
+    assert fleet.choose(Request(VIDEO)) == "text"  # 0.6 s behind 1 s, in place of 3.1 s
+    assert fleet.choose(Request(Work(prompt_tokens=600))) == "whole"
+
+
 def test_what_was_sent_counts_before_a_node_tells_of_it() -> None:
     fleet = _fleet(Policy.COST, *[EngineLoad(costs=COSTS)] * 4)
     assert Counter(fleet.choose(Request(VIDEO)) for _ in range(40)) == {f"n{number}": 10 for number in range(4)}
@@ -137,6 +146,16 @@ def test_who_encodes_has_the_least_before_it_and_what_was_given_out_counts() -> 
     encoders.update("n0", EngineLoad(visual_tokens=10))
     assert [name for name, _ in encoders.choose(100)] == ["n0", "n1"]
     assert _encoders().choose(100) == []
+
+
+def test_media_that_are_shared_out_count_at_all_nodes_that_get_a_part() -> None:
+    """Ten requests between two reports, each shared out by eight nodes: none has much more than another."""
+    encoders, tokens = _encoders(*[0] * 16), 8 * 4096
+    for number in range(10):
+        encoders.choose(tokens, str(number))
+    last = dict(encoders.choose(1, "x") + encoders.choose(1, "y"))
+    assert sum(last.values()) > 0
+    assert max(last.values()) <= 7 * 4096
 
 
 def test_the_same_media_find_the_same_encoder_among_those_that_are_as_good() -> None:

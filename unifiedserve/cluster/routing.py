@@ -21,8 +21,10 @@ _CROWDED = 0.3  # of a typical request's seconds for each request beside it, str
 _RECENT = 100  # requests of which the typical one is the mean
 _TYPICAL = Costs(prompt_token=1e-3, visual_token=1e-3, image_pixel=2e-8, video_second=1.0)  # where nobody knows yet
 _MOST_ENCODERS = 8  # that are named for one request
+_LEAST_PIECE = 512  # tokens that go to one of them, at least
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # makes the first bits of a product depend on all others (Knuth 6.4)
 _KINDS = ("prompt_token", "visual_token", "image_pixel", "video_second")
+_PROMPT = _KINDS[:1]  # what is no work of vision or the encoder
 
 
 class Policy(StrEnum):
@@ -113,12 +115,14 @@ class Fleet(_Rows):
         self._waits = np.zeros(0)
         self._requests = np.zeros(0)
         self._costs = np.zeros((0, len(_KINDS)))
+        self._does = np.zeros((0, len(_KINDS)), bool)  # each kind of work
 
-    def update(self, name: str, load: EngineLoad) -> None:
-        """Take what a node tells; one that is not known joins."""
+    def update(self, name: str, load: EngineLoad, *, encodes: bool = True) -> None:
+        """Take what a node tells; one that is not known joins. Unless it `encodes`, media cost it their prompt only."""
         row = self._row_of(name)
         self._waits[row], self._requests[row] = load.wait, load.in_flight
         self._costs[row] = [getattr(load.costs, kind) for kind in _KINDS]
+        self._does[row] = [kind in _PROMPT or encodes for kind in _KINDS]
 
     def choose(self, request: Request) -> str | None:
         """Return the node that takes a request, and count it there.
@@ -134,20 +138,24 @@ class Fleet(_Rows):
     def _add_row(self) -> None:
         self._waits, self._requests = np.append(self._waits, 0.0), np.append(self._requests, 0.0)
         self._costs = np.vstack([self._costs, np.zeros((1, len(_KINDS)))])
+        self._does = np.vstack([self._does, np.ones((1, len(_KINDS)), bool)])
 
     def _drop_row(self, row: int) -> None:
         self._waits, self._requests = np.delete(self._waits, row), np.delete(self._requests, row)
-        self._costs = np.delete(self._costs, row, axis=0)
+        self._costs, self._does = np.delete(self._costs, row, axis=0), np.delete(self._does, row, axis=0)
 
     def _filled(self) -> np.ndarray:
-        """Return the costs of each node. Those of the others stand in where a node does not know its own."""
+        """Return the costs of each node. Those of the others stand in where a node does not know its own.
+
+        What a node leaves to others costs it nothing.
+        """
         costs = self._costs
-        if costs.all():
+        if costs.all() and self._does.all():
             return costs
-        known = costs > 0
-        sums, counts = costs.sum(axis=0), known.sum(axis=0)
+        known = (costs > 0) & self._does
+        sums, counts = (costs * known).sum(axis=0), known.sum(axis=0)
         typical = np.where(counts > 0, sums / np.maximum(counts, 1), [getattr(_TYPICAL, kind) for kind in _KINDS])
-        return np.where(known, costs, typical)
+        return np.where(known, costs, typical) * self._does
 
     def _by_cost(self, request: Request) -> int:
         """Return the node that would bring the first token soonest.
@@ -213,7 +221,7 @@ class Encoders(_Rows):
         """Return the nodes that may encode so many visual tokens, and their waiting work.
 
         Those with the least come first. Where less than the request's own tokens makes the difference, its media always
-        find the same node (rendezvous hashing). The first one is reckoned with them until it tells of itself again.
+        find the same node (rendezvous hashing). They count there until the nodes tell of themselves again.
         """
         if not self._rows:
             return []
@@ -223,8 +231,14 @@ class Encoders(_Rows):
         rows = np.argpartition(place, most - 1)[:most]
         rows = rows[place[rows].argsort()]
         found = [(self._names[row], int(self._pending[row])) for row in rows]
-        self._pending[rows[0]] += tokens
+        self._give(rows, tokens)
         return found
+
+    def _give(self, rows: np.ndarray, tokens: int) -> None:
+        """Count tokens where they will be encoded: in pieces, each where the fewest wait, as text nodes have it."""
+        piece = max(_LEAST_PIECE, -(-tokens // len(rows)))
+        for given in range(0, tokens, piece):
+            self._pending[rows[self._pending[rows].argmin()]] += min(piece, tokens - given)
 
     def _add_row(self) -> None:
         self._pending = np.append(self._pending, 0.0)

@@ -92,6 +92,12 @@ def _served(report: LoadReport) -> _Served:
     return report.model, report.version
 
 
+def _count(node: Node, fleet: Fleet) -> None:
+    """Have a fleet know what a node has told last."""
+    if node.report:
+        fleet.update(node.member.name, node.report.load, encodes=not node.needs_encoders)
+
+
 class Nodes:
     """Hold all members, each of which is asked for its load all the while. Belongs to the router's event loop."""
 
@@ -179,13 +185,12 @@ class Nodes:
             return None
         if request.work.visual_tokens:
             without = {*without, *(each for each in fleet if self._lacks_encoders(self._nodes[each]))}
-        left = {each: self._nodes[each].report for each in without if each in fleet}
+        left = [each for each in without if each in fleet]
         for each in left:
             fleet.leave(each)
         chosen = fleet.choose(request)
-        for each, report in left.items():
-            if report:
-                fleet.update(each, report.load)
+        for each in left:
+            _count(self._nodes[each], fleet)
         return self._nodes[chosen] if chosen else None
 
     def encode_nodes(self, node: Node, request: Request) -> list[EncodeNode]:
@@ -253,7 +258,7 @@ class Nodes:
         if node.encodes_for_others:
             self._encoders[_served(node.report)].update(name, node.report.load)
         else:
-            self._fleets.setdefault(node.report.model, Fleet(self._policy)).update(name, node.report.load)
+            _count(node, self._fleets.setdefault(node.report.model, Fleet(self._policy)))
 
     def _groups(self) -> list[tuple[str | _Served, Fleet | Encoders]]:
         """Return all that nodes are placed in, each with what its nodes serve."""
