@@ -14,8 +14,25 @@ def test_as_many_as_the_load_takes() -> None:
 
 def test_targets_that_are_missed_want_one_more() -> None:
     scaling = Scaling(Limits(1, 10), capacity=100.0)
-    assert scaling.after(PoolLoad(0.0, 50.0, attainment=0.98), 2).nodes == 3
-    assert scaling.after(PoolLoad(1.0, 50.0, attainment=0.995), 3).nodes == 3
+    assert scaling.after(PoolLoad(0.0, 50.0, first_tokens=100, late=2), 2).nodes == 3
+    assert scaling.after(PoolLoad(11.0, 50.0, first_tokens=1000, late=5), 3).nodes == 3
+
+
+def test_no_more_are_wanted_until_those_that_come_have_served_for_a_while() -> None:
+    scaling, nodes, seen = Scaling(Limits(1, 10), capacity=100.0), 2, []
+    for second in range(100):
+        load = PoolLoad(float(second), 90.0, first_tokens=10, late=1, coming=(second < 60) * (nodes - 2))
+        nodes = scaling.after(load, nodes).nodes
+        seen.append(nodes)
+    assert seen[:69] == [3] * 69
+    assert seen[69] == 4
+
+
+def test_late_first_tokens_that_more_nodes_cannot_mend_want_no_end_of_them() -> None:
+    scaling, nodes = Scaling(Limits(1, 1000), capacity=100.0), 1
+    for second in range(1000):
+        nodes = scaling.after(PoolLoad(float(second), 100.0, first_tokens=10, late=5), nodes).nodes
+    assert nodes == 4
 
 
 def test_what_would_be_needed_beyond_the_limit_is_told() -> None:
@@ -46,12 +63,12 @@ def test_a_load_at_the_edge_does_not_swing() -> None:
 @given(
     st.integers(0, 5),
     st.integers(0, 5),
-    st.lists(st.tuples(st.floats(0, 1e4), st.floats(0, 1), st.floats(0, 1e5)), max_size=20),
+    st.lists(st.tuples(st.floats(0, 1e4), st.integers(0, 9), st.floats(0, 1e5)), max_size=20),
 )
-def test_limits_hold(least: int, more: int, loads: list[tuple[float, float, float]]) -> None:
+def test_limits_hold(least: int, more: int, loads: list[tuple[float, int, float]]) -> None:
     scaling, nodes = Scaling(Limits(least, least + more), capacity=50.0), least
-    for number, (tokens, attainment, pending) in enumerate(loads):
-        wanted = scaling.after(PoolLoad(30.0 * number, tokens, attainment, pending), nodes)
+    for number, (tokens, late, pending) in enumerate(loads):
+        wanted = scaling.after(PoolLoad(30.0 * number, tokens, 9, late, pending), nodes)
         nodes = wanted.nodes
         assert least <= nodes <= least + more
 

@@ -151,6 +151,19 @@ def test_nodes_that_do_not_fit_together_say_so(nodes: Nodes) -> None:
     )
 
 
+def test_media_larger_than_an_encode_nodes_buffers_are_refused_in_a_line(nodes: Nodes) -> None:
+    plan = MediaPlan(kind="image", layout=PatchLayout(28, 28), units=1, patches_per_unit=1 << 30, tokens_per_unit=1)
+    source = MediaSource(plan=plan, name="an image", where=Source(size=1))
+    features = nodes.encode[0].engine.features
+    asked = EncodeRequest(id="a", features=features, token_ids=[], media=[plan], sources=[source], digests=[])
+    told = read_line(ask_to_encode(nodes.encode[0], pack_head(asked) + b"x").text)
+    assert isinstance(told, EncodeFailure)
+    assert told.kind is ErrorKind.INVALID
+    assert "pages of an encode node's patch buffer, which has" in told.message
+    assert "--patch-buffer-mib" in told.message
+    assert "\n" not in told.message
+
+
 def test_strangers_and_what_is_no_request_are_refused(nodes: Nodes) -> None:
     assert ask_to_encode(nodes.encode[0], b"", key="another").status_code == 403
     assert ask_to_encode(nodes.encode[0], b"\x00\x00").status_code == 400

@@ -8,15 +8,18 @@ _ATTAINMENT = 0.99  # of the requests should hold their targets
 _PATIENCE = 60.0  # seconds for which fewer nodes must do before one leaves
 _SPARE = 0.1  # of a node's capacity that must be left over before a node leaves
 _LOOK_BACK = 10.0  # seconds over which load is averaged before nodes are added
+_LEAST = 0.4  # of a node's capacity: with less to do, more nodes would not make first tokens come sooner
 
 
 class PoolLoad(NamedTuple):
-    """Measure what came to a pool lately: tokens a second, and the share of requests that held their targets."""
+    """Measure what came to a pool lately: tokens a second, first tokens, and the late ones among them."""
 
     at: float  # seconds
     tokens: float
-    attainment: float = 1.0
+    first_tokens: int = 0
+    late: int = 0
     pending: float = 0.0  # tokens that wait
+    coming: int = 0  # nodes that were asked for, and do not serve yet
 
 
 class Limits(NamedTuple):
@@ -49,16 +52,32 @@ class Scaling:
         self._capacity = capacity
         self._lately: deque[PoolLoad] = deque()
         self._fewer_since: float | None = None
+        self._settled_at = -math.inf  # seconds: what nodes that have come changed can be seen
 
     def after(self, load: PoolLoad, nodes: int) -> Wanted:
         """Return how many nodes the pool should have, which has so many now."""
         self._lately.append(load)
         while self._lately[0].at < load.at - _LOOK_BACK:
             self._lately.popleft()
-        needed = self._needed(load)
-        if load.attainment < _ATTAINMENT and load.tokens > 0:
-            needed = max(needed, nodes + 1)
+        needed = max(self._needed(load), self._needed_in_time(load, nodes))
         return Wanted(self._settled(load.at, needed, nodes), needed)
+
+    def _needed_in_time(self, load: PoolLoad, nodes: int) -> int:
+        """Return how many nodes late first tokens want: one more, if all of them have served for a while."""
+        if load.coming:
+            self._settled_at = load.at + _LOOK_BACK
+        if not self._are_late:
+            return 0
+        most = math.ceil(self._mean_tokens / (_LEAST * self._capacity)) + 1
+        if load.at < self._settled_at:
+            return min(nodes, most)
+        self._settled_at = load.at + _LOOK_BACK
+        return min(nodes + 1, most)
+
+    @property
+    def _are_late(self) -> bool:
+        first_tokens = sum(each.first_tokens for each in self._lately)
+        return sum(each.late for each in self._lately) > (1.0 - _ATTAINMENT) * first_tokens
 
     @property
     def _mean_tokens(self) -> float:

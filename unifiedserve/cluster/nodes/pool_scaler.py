@@ -48,8 +48,10 @@ class PoolScaler:
         load = PoolLoad(
             at=now,
             tokens=sum(each.work for each in grown) / seconds,
-            attainment=sum(each.on_time for each in grown) / first_tokens if first_tokens else 1.0,
+            first_tokens=first_tokens,
+            late=first_tokens - sum(each.on_time for each in grown),
             pending=max(sum(told.load.backlog for told in loads.values()), _LITTLE if busy else 0.0),
+            coming=max(0, nodes - len(loads)),
         )
         return self._scaling.after(load, nodes)
 

@@ -1,5 +1,6 @@
 """Follow all that other nodes encode for this one's prompts."""
 
+import time
 from functools import partial
 
 from unifiedserve.engine.encoding.asking import Asking
@@ -32,12 +33,15 @@ class Remotes:
         deliver = partial(self._deliver, route.prefill, wanted.uid)
         remote = RemoteEncoding(self._asking, active, deliver, partial(self._fail, active))
         self._table.encode_elsewhere(wanted.uid, remote)
+        active.wanted_at = active.read_at = time.monotonic()
         remote.begin(wanted.units)
 
     def read(self, released: Released) -> None:
         """Note that a worker has read a unit."""
         if released.unit is not None and (remote := self._table.remote(released.uid)):
             remote.read(released.unit)
+            if active := self._table.serving(released.uid):
+                active.read_at = time.monotonic()
 
     async def close(self) -> None:
         """Break off all connections."""

@@ -51,6 +51,8 @@ class ActiveRequest:
     is_lent: bool = False  # another node may read some of them
     lost_nodes: dict[str, str] = field(default_factory=dict)  # by URL, why a node did not encode what it was to
     encode_rounds: int = 0  # in which all nodes were asked again
+    wanted_at: float = 0.0  # monotonic seconds, when other nodes were asked to encode, and when the last of it was read
+    read_at: float = 0.0
 
     @property
     def id(self) -> str:

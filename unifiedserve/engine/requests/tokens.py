@@ -63,7 +63,9 @@ class TokenFlow:
         answer = active.answers[index]
         if answer.last_token is None:
             self._metrics.first_token(now - active.arrival)
-            self._table.tally.first_token(now, active.due)
+            self._table.tally.first_token(
+                now - (active.read_at - active.wanted_at), active.due
+            )  # others' time is theirs
         else:
             self._metrics.token_gap(now - answer.last_token)
         answer.last_token = now
