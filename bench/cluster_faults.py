@@ -14,6 +14,7 @@ import random
 import signal
 import socket
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -125,6 +126,8 @@ async def kill_on(running: "RunningCluster", seen: Seen, deaths: int, pause: flo
         if len(serving) > FEWEST:
             seen.deaths += 1
             _kill(chosen.choice(serving), its_actor=seen.deaths % 2 == 0)
+            told = f"{seen.deaths} deaths, {seen.answers} answers, {len(seen.lost)} lost, {seen.wrong} wrong"
+            print(told, file=sys.stderr, flush=True)
 
 
 def _kill(node: NodeReport, its_actor: bool) -> None:
