@@ -92,8 +92,8 @@ def decoupled(model: Model) -> System:
 def requests(model: Model, rate: float, seconds: float = SECONDS, share: float = WITH_IMAGES) -> list[Arrival]:
     """Return requests: texts as a Poisson process, those with images in bursts."""
     choose = random.Random(0)
-    texts = [(due, 0) for due in _times(choose, rate * (1 - share), seconds, 1.0)]
-    images = [(due, choose.choices(*IMAGES)[0]) for due in _times(choose, rate * share, seconds, BURSTS)]
+    texts = [(due, 0) for due in times(choose, rate * (1 - share), seconds, 1.0)]
+    images = [(due, choose.choices(*IMAGES)[0]) for due in times(choose, rate * share, seconds, BURSTS)]
     found = []
     for uid, (due, count) in enumerate(sorted(texts + images)):
         text = length(choose, IMAGE_TEXT if count else TEXT, 1.5)
@@ -101,7 +101,7 @@ def requests(model: Model, rate: float, seconds: float = SECONDS, share: float =
     return found
 
 
-def _times(choose: random.Random, rate: float, seconds: float, shape: float) -> Iterator[float]:
+def times(choose: random.Random, rate: float, seconds: float, shape: float) -> Iterator[float]:
     now = 0.0
     while rate and (now := now + choose.gammavariate(shape, 1 / (shape * rate))) < seconds:
         yield now
@@ -159,9 +159,9 @@ def figure_14() -> Figure:
         middle = {system: points[1][1] for system, points in firsts.items()}
         for (what, of), number in zip((("mean", fmean), ("p99", _p99)), paper[model.name], strict=True):
             claims.append(Claim(f"{model.name}: {what} TTFT of decoupled below vLLM's by, %",
-                                _less(of(middle["decoupled"]), of(middle["vLLM"])), float(number)))  # fmt: skip
+                                less(of(middle["decoupled"]), of(middle["vLLM"])), float(number)))  # fmt: skip
             claims.append(Claim(f"{model.name}: {what} TTFT of all of ModServe below vLLM's by, %",
-                                _less(of(middle["ModServe"]), of(middle["vLLM"])), "more, drawn"))  # fmt: skip
+                                less(of(middle["ModServe"]), of(middle["vLLM"])), "more, drawn"))  # fmt: skip
     return Figure(
         name="modserve-14",
         paper="ModServe Fig. 14",
@@ -243,8 +243,8 @@ def figure_16() -> Figure:
     """Return the GPUs that a day with a burst of images takes, by how many seconds of work come in each hour."""
     panels, claims = [], []
     for model, paper in zip(MODELS, (41.3, 25.0), strict=True):
-        scale = UTILISATION * CLUSTER / SHARD / max(map(_Hour(model).on_monoliths, DAY))
-        hour = _Hour(model, scale)
+        scale = UTILISATION * CLUSTER / SHARD / max(map(Hour(model).on_monoliths, DAY))
+        hour = Hour(model, scale)
         whole = [float(SHARD * _instances(hour.on_monoliths(images))) for images in DAY]
         apart = [float(_instances(hour.encoding(images)) + SHARD * _instances(hour.prefill(images))) for images in DAY]
         lines: dict[str, list[tuple[float | str, float]]] = {
@@ -252,7 +252,7 @@ def figure_16() -> Figure:
             "ModServe": [*enumerate(apart)],
         }
         panels.append(Panel(title=model.name, x="hour", y="GPUs", lines=lines))
-        claims.append(Claim(f"{model.name}: fewer GPU hours, %", _less(sum(apart), sum(whole)), paper))
+        claims.append(Claim(f"{model.name}: fewer GPU hours, %", less(sum(apart), sum(whole)), paper))
     return Figure(
         name="modserve-16",
         paper="ModServe Fig. 16",
@@ -269,7 +269,7 @@ def _instances(seconds: float) -> int:
     return max(1, ceil(seconds / UTILISATION))
 
 
-class _Hour(NamedTuple):
+class Hour(NamedTuple):
     """Seconds of work that come in a second, at so many images a minute, times a scale."""
 
     model: Model
@@ -323,7 +323,7 @@ def _p99(values: Sequence[float]) -> float:
     return percentile(values, 0.99)
 
 
-def _less(after: float, before: float) -> float:
+def less(after: float, before: float) -> float:
     return 100 * (1 - after / before)
 
 
