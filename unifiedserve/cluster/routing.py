@@ -147,7 +147,7 @@ class Fleet(_Rows):
     def _filled(self) -> np.ndarray:
         """Return the costs of each node. Those of the others stand in where a node does not know its own.
 
-        What a node leaves to others costs it nothing.
+        A node pays nothing for work that others do for it.
         """
         costs = self._costs
         if costs.all() and self._does.all():

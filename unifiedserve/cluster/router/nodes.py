@@ -79,7 +79,7 @@ class Node:
 
 
 class Need(NamedTuple):
-    """What a request needs of nodes: a model (None: any), and an encoder if it has images or videos."""
+    """State what a request needs of nodes: a model (None: any), and an encoder for images and videos."""
 
     model: str | None
     encoder: bool
