@@ -36,12 +36,12 @@ def head_matrix(config: Any) -> Callable[[str], bool]:
 
 
 def tower_matrix(name: str) -> bool:
-    """Tell by a matrix's name in a checkpoint whether a vision tower of ours multiplies with it."""
+    """Tell whether our vision towers multiply with a matrix of this name."""
     return bool(_TOWER.search(name))
 
 
 def tower_block(name: str) -> bool:
-    """Tell by a tensor's name in a checkpoint whether a layer of a vision tower of ours has it."""
+    """Tell whether a layer of our vision towers has a tensor of this name."""
     return bool(_TOWER_BLOCK.search(name))
 
 
