@@ -115,7 +115,9 @@ def test_bfloat16_says_the_same_again(checkpoints: dict[str, Path], quantization
     assert first == again
 
 
-@pytest.mark.parametrize("write", [write_awq, write_gptq, write_packed])
+@pytest.mark.parametrize(
+    "write", [write_awq, *(pytest.param(write, marks=pytest.mark.long) for write in (write_gptq, write_packed))]
+)
 def test_the_tokens_of_a_quantised_checkpoint_are_those_of_one_rank(
     tmp_path: Path, write: Callable[[Path], None]
 ) -> None:
