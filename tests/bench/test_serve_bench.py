@@ -7,6 +7,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -200,7 +201,12 @@ async def test_tokens_without_ids_are_counted_by_what_the_server_says_of_itself(
         chunks += [{"choices": [{"delta": {"content": "a"}}], "timings": {"predicted_n": n}} for n in (1, 3, 4)]
         chunks += [{"choices": [], "usage": {"prompt_tokens": 7}, "timings": {"predicted_n": 4}}]
         lines = [json.dumps({"id": "x", **chunk}) for chunk in chunks]
-        return httpx.Response(200, text="".join(f"data: {line}\n\n" for line in [*lines, "[DONE]"]))
+        return httpx.Response(200, content=events([*lines, "[DONE]"]))
+
+    async def events(lines: list[str]) -> AsyncIterator[bytes]:
+        yield b": still there\n\n"
+        for line in lines:
+            yield f"data: {line}\n\n".encode()
 
     async with httpx.AsyncClient(transport=httpx.MockTransport(reply), base_url="http://server") as http:
         answer = await client.Client(http, "m", {"timings_per_token": True}).ask("?", 4)

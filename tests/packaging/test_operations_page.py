@@ -10,7 +10,7 @@ from unifiedserve.observe.metrics import Metrics
 from unifiedserve.server.app import OF_AN_ENGINE
 
 PAGE = (REPOSITORY / "docs" / "operations.md").read_text()
-OF_OTHERS = {"--shm-size", "--ipc", "--gpus", "--time", "--signal", "--help", "--restart"}
+OF_OTHERS = {"--shm-size", "--ipc", "--gpus", "--time", "--signal", "--help", "--restart", "--clear"}
 
 
 class Engine:
