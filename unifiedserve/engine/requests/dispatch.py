@@ -107,7 +107,9 @@ class Dispatch:
         request = encode_request(active, uid, caches)
         tokens = sum((active.to_encode or {}).values())
         ticket = place(active, request.ticket, Work(prompt=0, encode=tokens, visual=tokens), self._targets)
-        request.ticket = msgspec.structs.replace(ticket, route=route)
+        whole = sum(plan.tokens for plan in request.media)  # other nodes may have parts that are due with this one
+        due = place(active, request.ticket, Work(prompt=0, encode=whole, visual=whole), self._targets).due
+        request.ticket = msgspec.structs.replace(ticket, route=route, due=due)
         active.work, active.due = ticket.work, ticket.due
         self._table.tally.begin(active.work)
         vision = vision_request(active, request.ticket, request.reuse)
