@@ -312,7 +312,7 @@ class Apart(_Cluster):
             self._prefill(question, text, question.at)
             return
         shares = list(self._shares_of(question))
-        missing = [len(shares)]
+        missing, due = [len(shares)], self._due(0, self._demand.visual(question))
 
         def encoded(at: float) -> None:
             missing[0] -= 1
@@ -321,7 +321,7 @@ class Apart(_Cluster):
 
         for node, images in shares:
             tokens = images * self._demand.image_tokens
-            node.add(question.at, self._encoder.encode(tokens), self._due(0, tokens), encoded)
+            node.add(question.at, self._encoder.encode(tokens), due, encoded)
 
     def _go_on(self, now: float) -> None:
         """Let encoders go on, and text nodes begin with what they have encoded by then."""
