@@ -83,8 +83,13 @@ def test_quantised_already(gptq: Path, error_of: ErrorOf, option: str) -> None:
     assert f"--quantization {option}: this checkpoint is quantised already (gptq); leave --quantization" in line
 
 
-def test_a_vision_tower_of_another_kind(tmp_path_factory: pytest.TempPathFactory, error_of: ErrorOf) -> None:
-    line = error_of(*SERVE, str(find_checkpoint(tmp_path_factory, "llava")), "--vision-quantization", "int8")
+@pytest.fixture(scope="module")
+def llava(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return find_checkpoint(tmp_path_factory, "llava")
+
+
+def test_a_vision_tower_of_another_kind(llava: Path, error_of: ErrorOf) -> None:
+    line = error_of(*SERVE, str(llava), "--vision-quantization", "int8")
     assert "--vision-quantization int8 is for the vision towers of Qwen2-VL, Qwen2.5-VL and Qwen3-VL" in line
 
 
