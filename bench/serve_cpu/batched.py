@@ -16,12 +16,13 @@ import install_llamacpp
 import typer
 from course import QUICK, Sizes
 from rows import AT_A_TIME
+from servers import SLOT_TOKENS
 
 
 def streams(program: Path, model: Path, sizes: Sizes) -> dict[str, Any]:
     """Measure the rate of texts at once, by their number."""
     prompt = sizes.prompt // 2
-    context = AT_A_TIME[-1] * (prompt + sizes.stream)
+    context = AT_A_TIME[-1] * SLOT_TOKENS  # a sequence takes whole hundreds of it
     asked = ["-npp", str(prompt), "-ntg", str(sizes.stream), "-npl", ",".join(map(str, AT_A_TIME))]
     threads = str(os.cpu_count())
     command = [str(program), "-m", str(model), "-c", str(context), "-t", threads, "-tb", threads, *asked]

@@ -54,7 +54,7 @@ async def streams(course: Course) -> Figures:
         gaps = [gap for times in arrivals for gap in timeline.times_per_token([t for t in times if t >= begun])]
         found |= {
             f"tokens{count}": timeline.rate(arrivals, begun, ended),
-            f"tbt{count}": statistics.median(gaps),
+            f"tbt{count}": statistics.median(gaps) if gaps else None,  # the first ended before the last began
             "prompt_tokens": answers[0].prompt_tokens,
         }
     return found
