@@ -67,8 +67,9 @@ def weight_source(
         tensors = _as_stored(model_dir, model_config, quantization_config(raw))
     if vision != "none":
         _require_tower(tensors, f"--vision-quantization {vision}")
-        tensors = OnTheFly(tensors, lambda name: DEFAULTS[_BITS[vision]] if tower_matrix(name) else None)
     tensors = _part_of(tensors, part, model_config)
+    if vision != "none":
+        tensors = OnTheFly(tensors, lambda name: DEFAULTS[_BITS[vision]] if tower_matrix(name) else None)
     if language != "none":
         tensors = OnTheFly(tensors, schemes(_BITS[language], model_config))
     return PanelTensors(tensors, torch_dtype, in_panels)
