@@ -75,11 +75,11 @@ class _Deferred(ModuleType):
 class _Finder(MetaPathFinder):
     """Find no module, but import the package before any further part of it."""
 
-    def __init__(self, package: _Deferred) -> None:
+    def __init__(self, package: ModuleType) -> None:
         self._package = package
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
-        if fullname.startswith(f"{_PACKAGE}.") and fullname != _ALONE:
+        if isinstance(self._package, _Deferred) and fullname.startswith(f"{_PACKAGE}.") and fullname != _ALONE:
             self._package.import_now()
 
 
