@@ -91,7 +91,8 @@ class VisionTurn:
         going = {state.ticket.uid: state.place[1] for state in states if state.admitted} | {
             uid: self._states[uid].place[1] for uid in admit
         }
-        changed = {uid: turn for uid, turn in going.items() if self._turns.get(uid) != turn}
+        new = set(admit)  # also those that were to be admitted before, and did not get the pages
+        changed = {uid: turn for uid, turn in going.items() if uid in new or self._turns.get(uid) != turn}
         self._turns |= changed
         first: dict[str, Place | None] = dict.fromkeys(facts.free)
         for state in reversed([state for state in states if state.ticket.uid not in going]):
