@@ -35,7 +35,7 @@ from unifiedserve.models.registry import load_adapter, load_config
 from unifiedserve.placement import Network
 from unifiedserve.ranks.follower import follow
 from unifiedserve.ranks.group import Group
-from unifiedserve.ranks.leader import Leader
+from unifiedserve.ranks.messages import Leave
 from unifiedserve.ranks.parts import RankPart
 
 RANKS = 2
@@ -91,8 +91,8 @@ def measured(setting: Setting, rank: int | None, orders: Connection) -> None:
             step()
             seconds.append(time.perf_counter() - start)
         orders.send(seconds)
-    if adapter.part:
-        Leader(adapter.part).dismiss()
+    if group is not None:
+        group.tell(Leave())
     step.close()
 
 
