@@ -125,6 +125,8 @@ class Replacement:
         handed_on = self._running.lifecycle.hand_on(handed, unread)
         self._gone_on |= handed_on
         self._lost += self._running.lifecycle.lose(handed - handed_on)
+        left = {uid for uid, _ in unread}.difference(uid for uid, _ in self._running.table.attempts())
+        self._strays |= left - self._gone_on  # their first tokens have ended them, and nobody else has their pages
 
     def _free(self, names: Iterable[str]) -> None:
         for uid in self._strays.union(lost.uid for lost in self._lost):
