@@ -4,6 +4,7 @@ import asyncio
 import concurrent.futures
 import os
 import signal
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,6 +17,7 @@ from questions import NAMES, PIECES, answer, expected_answers, question
 from reference import Reference
 
 from unifiedserve.engine.caches import Caches, Known
+from unifiedserve.memory.shared import SharedMemory
 from unifiedserve.messages.api import GenerateRequest
 from unifiedserve.messages.pages import Pages
 from unifiedserve.messages.sampling_params import SamplingParams
@@ -306,6 +308,33 @@ def test_what_a_dead_worker_had_not_read_is_handed_to_the_next(daemon: Daemon, c
         expected.choices[0].message.content
     )
     assert hits.take() == {}
+    daemon.wait_idle()
+
+
+def test_an_answer_that_ends_as_it_is_handed_to_a_dead_worker_leaves_no_page(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine hears of the death first, then of the only token, and then that all is handed over."""
+    said = ask(daemon, text_part("Sing.")).choices[0].message.content
+    daemon.wait_idle()
+    pids, heard, bear_anew = daemon.engine.observation.worker_pids(), threading.Event(), SharedMemory.bear_anew
+
+    def once_all_is_handed_over(memory: SharedMemory, instance: str) -> int:
+        heard.set()
+        while not memory.inboxes[instance].pending():
+            os.sched_yield()
+        return bear_anew(memory, instance)
+
+    monkeypatch.setattr(SharedMemory, "bear_anew", once_all_is_handed_over)
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        os.kill(pids["encode-prefill"], signal.SIGSTOP)
+        answer = pool.submit(ask, daemon, text_part("Sing."), stop=[said[0]])
+        daemon.wait_for(lambda: daemon.engine.observation.in_flight > 0)
+        os.kill(pids["decode"], signal.SIGKILL)
+        heard.wait()
+        os.kill(pids["encode-prefill"], signal.SIGCONT)
+        assert answer.result().choices[0].finish_reason == "stop"
+    daemon.wait_healthy()
     daemon.wait_idle()
 
 
