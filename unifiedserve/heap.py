@@ -56,8 +56,8 @@ def spare_collections() -> None:
 
 def give_back() -> None:
     """Collect garbage, and give freed memory back, where the C library can (glibc)."""
-    gc.collect()
-    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+    gc.collect()  # what errors hold, by their frames, is found by this only
+    if trim := _malloc_trim():
         trim(0)
 
 
@@ -66,18 +66,20 @@ def give_back_at_rest(*, also_at_work: bool = False) -> None:
 
     `also_at_work`: a process that has much to give back need not rest, if some milliseconds are no matter to it.
     """
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        threading.Thread(target=_watch, args=(trim, also_at_work), name="heap", daemon=True).start()
+    if _malloc_trim():
+        threading.Thread(target=_watch, args=(also_at_work,), name="heap", daemon=True).start()
 
 
-def _watch(trim: Callable[[int], int], also_at_work: bool) -> None:
+def _malloc_trim() -> Callable[[int], int] | None:
+    return getattr(ctypes.CDLL(None), "malloc_trim", None)
+
+
+def _watch(also_at_work: bool) -> None:
     rest, least = _Rest(time.process_time), _resident()
     while True:
         time.sleep(_LOOK_SECONDS)
         if rest.begins(_LOOK_SECONDS, has_much=also_at_work and _resident() > least + _MUCH):
-            gc.collect()  # what errors hold, by their frames, is found by this only
-            trim(0)
+            give_back()
             least = min(least, _resident())  # what was still in use is given back another time
 
 

@@ -3,6 +3,7 @@
 With a thousand nodes a decision takes microseconds, because what counts is kept in arrays, a row a node.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator
 from enum import StrEnum
 from hashlib import blake2b
@@ -50,7 +51,7 @@ class Request(NamedTuple):
     only: str | None = None
 
 
-class _Rows:
+class _Rows(ABC):
     """Hold nodes by name, each with a row in arrays: that of the names' hashes, and those of a subclass."""
 
     def __init__(self) -> None:
@@ -85,13 +86,13 @@ class _Rows:
             self._add_row()
         return self._rows[name]
 
+    @abstractmethod
     def _add_row(self) -> None:
         """Append a row of zeros to the subclass's arrays."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _drop_row(self, row: int) -> None:
         """Delete a row of the subclass's arrays."""
-        raise NotImplementedError
 
 
 class Fleet(_Rows):

@@ -12,6 +12,7 @@ import shutil
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -152,6 +153,7 @@ def _pieces(data: memoryview) -> Iterator[memoryview]:
     return (data[start : start + _CHUNK] for start in range(0, len(data), _CHUNK))
 
 
+@cache
 def _digest_of_code() -> str:
     files = [Path(_core.__file__), *(path for each in _MAKERS for path in sorted((_PACKAGE / each).glob("*.py")))]
     return _digest(*(hashlib.sha256(path.read_bytes()).hexdigest() for path in files))

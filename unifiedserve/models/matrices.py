@@ -51,7 +51,7 @@ def known_matrices(config: Any) -> Callable[[str], bool]:
     So are those between a tower and the language model, which torch multiplies otherwise for one picture than for many.
     """
     language = language_matrices(config)
-    return lambda name: language(name) or bool(_TOWER.search(name))
+    return lambda name: language(name) or tower_matrix(name)
 
 
 def _tied(config: Any) -> bool:

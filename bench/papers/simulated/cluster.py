@@ -4,6 +4,7 @@ A node does the work that is due first, and lets what comes later and is due soo
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -197,7 +198,7 @@ def _report(load: EngineLoad) -> LoadReport:
     return LoadReport(model="", version="", started=0, healthy=True, max_model_len=0, load=load)
 
 
-class _Cluster:
+class _Cluster(ABC):
     """What both shapes of a cluster have: targets, reports, and the first tokens that came."""
 
     def __init__(self, demand: Demand, policy: Policy, pools: Sequence[Pool]) -> None:
@@ -228,15 +229,17 @@ class _Cluster:
             pool.go_on(now + LAST)
         return Day(gpus, self._served)
 
+    @abstractmethod
     def _ask(self, question: Question) -> None:
-        raise NotImplementedError
+        """Send a question to a node."""
 
+    @abstractmethod
     def _go_on(self, now: float) -> None:
         """Let happen what happens by then."""
 
+    @abstractmethod
     def _report(self, now: float) -> None:
         """Let routers know of the nodes that are there."""
-        raise NotImplementedError
 
     def _tell(self, told: Fleet | Encoders, pool: Pool, now: float, **facts: bool) -> None:
         loads = pool.loads(now)
@@ -269,6 +272,9 @@ class Whole(_Cluster):
 
     def _report(self, now: float) -> None:
         self._tell(self._fleet, self._pool, now)
+
+    def _go_on(self, now: float) -> None:
+        """Do nothing: a question is with one node from its beginning to its end."""
 
     def _ask(self, question: Question) -> None:
         demand, visual = self._demand, self._demand.visual(question)
