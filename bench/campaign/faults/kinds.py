@@ -145,9 +145,9 @@ FAULTS = (
 
 
 @contextmanager
-def workers_with_faults() -> Iterator[None]:
-    """Start workers in this process from what lets them raise exceptions and has their clocks jump."""
-    ours = zygote.Zygote(("-c", _ZYGOTE))
+def workers_with_faults(program: str = _ZYGOTE) -> Iterator[None]:
+    """Start workers in this process from a Python program: this one has them raise exceptions and clocks jump."""
+    ours = zygote.Zygote(("-c", program))
     with mock.patch.object(zygote._shared, "_zygote", ours):
         try:
             yield

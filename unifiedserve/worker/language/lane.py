@@ -30,6 +30,7 @@ from unifiedserve.placement import Stage
 from unifiedserve.ranks.leader import OutOfStepError
 from unifiedserve.scheduling import Budget, EncodeWork, Plan
 from unifiedserve.scheduling.turn import Begin, Decoded, Encoded, Facts, Free, Handed, Left, Ready, Stopped, Turn
+from unifiedserve.worker.broken_library import breaks_library
 from unifiedserve.worker.lane import AT_ONCE, ON_MESSAGE
 from unifiedserve.worker.language.encode_step import EncodeStep
 from unifiedserve.worker.language.forward_step import ForwardStep
@@ -339,12 +340,17 @@ class LanguageLane:
 
     @contextmanager
     def _guard(self, uids: Iterable[int]) -> Iterator[None]:
-        """Let a defect in a step end its batch's requests, never the worker. Ranks out of step end that, too."""
+        """Let a defect in a step end its batch's requests, never the worker.
+
+        Ranks out of step and a broken library end the worker: it is replaced, and its requests go on.
+        """
         try:
             yield
         except OutOfStepError:
             raise
         except Exception as error:
+            if breaks_library(error):
+                raise
             _log.exception("a step failed")
             affected = sorted(set(uids))
             self._port.outbox.fail(affected, f"internal error: {error}", ErrorKind.INTERNAL)
