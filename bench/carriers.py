@@ -295,7 +295,7 @@ def table_of(points: list[Point]) -> Table:
     return table
 
 
-def plot(points: list[Point], path: Path) -> None:
+def draw(path: Path, points: list[Point]) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
@@ -361,7 +361,7 @@ def main(
     if json_file:
         json_file.write_text(json.dumps(report, indent=1) + "\n")
     if plot_file:
-        plot(points, plot_file)
+        draw(plot_file, points)
 
 
 if __name__ == "__main__":

@@ -196,7 +196,7 @@ def show(rows: list[dict[str, Any]]) -> None:
     Console().print(table)
 
 
-def draw(rows: list[dict[str, Any]], path: Path) -> None:
+def draw(path: Path, rows: list[dict[str, Any]]) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
@@ -256,7 +256,7 @@ def main() -> None:
     show(rows)
     report = {"machine": describe_machine(), "kernels": _core.instruction_set(), "steps": rows}
     args.json.write_text(json.dumps(report, indent=2) + "\n")
-    draw(rows, args.json.with_suffix(".png"))
+    draw(args.json.with_suffix(".png"), rows)
 
 
 if __name__ == "__main__":

@@ -243,7 +243,7 @@ def beside(predicted: float | None, real: float | None, factor: float = 1) -> st
     return f"{factor * predicted:.3g} : {factor * real:.3g} ({predicted / real - 1:+.0%})"
 
 
-def draw(results: Results, path: Path) -> None:
+def draw(path: Path, results: Results) -> None:
     """Draw the goodput of each placement, predicted and measured."""
     from matplotlib.figure import Figure
 
@@ -305,7 +305,7 @@ def main(
         console.print("stopped: the same command goes on")
     show(results, console)
     if results.servers:
-        draw(results, out.with_suffix(".png"))
+        draw(out.with_suffix(".png"), results)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ def course(case: Case, devices: int, effort: Effort, processes: int) -> Course:
     return [*found, (search.tried.simulations, search.ranking.best[0].score.value if search.ranking.best else 0.0)]
 
 
-def draw(courses: dict[str, list[Course]], path: Path) -> None:
+def draw(path: Path, courses: dict[str, list[Course]]) -> None:
     """Draw a line for each seed, in the sampler's colour."""
     from matplotlib.figure import Figure
 
@@ -76,7 +76,7 @@ def main(
             console.print(f"{sampler}, seed {seed}: {found[-1][1]:.3g}/s after {found[-1][0]} simulations")
     command = " ".join(["python", *sys.argv])
     out.write_text(json.dumps({"command": command, "machine": describe_machine(), "courses": courses}) + "\n")
-    draw(courses, out.with_suffix(".png"))
+    draw(out.with_suffix(".png"), courses)
 
 
 if __name__ == "__main__":

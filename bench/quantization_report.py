@@ -4,7 +4,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+import msgspec
 from divergence import Divergence
 
 from training.accuracy import Marks
@@ -118,6 +120,12 @@ def save(folder: Path, found: Texts, exam: Exams, command: str, machine: Mapping
     (folder / "quantization.md").write_text(markdown(found, exam, command, machine))
     if exam:
         draw(folder / "quantization.png", found, exam)
+
+
+def read(result: Mapping[str, Any]) -> tuple[Texts, Exams]:
+    """Return what quantization.json holds."""
+    texts = msgspec.convert(result["texts"], dict[str, dict[str, Divergence]])
+    return texts, msgspec.convert(result["examination"], dict[str, Exam])
 
 
 def draw(path: Path, found: Texts, exam: Exams) -> None:

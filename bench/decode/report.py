@@ -185,9 +185,14 @@ def save(figure: Any, path: Path) -> None:
 
 
 def write(document: dict[str, Any], folder: Path) -> None:
-    """Write decode.md and decode.png from the document, which decode.json holds, and of cores decode-floor.png."""
-    rows, on_gpu = measured(document), document.get("device") == "cuda"
+    """Write decode.md and the pictures from the document, which decode.json holds."""
     (folder / "decode.md").write_text(markdown(document))
+    draw(document, folder)
+
+
+def draw(document: dict[str, Any], folder: Path) -> None:
+    """Draw decode.png, and of cores decode-floor.png."""
+    rows, on_gpu = measured(document), document.get("device") == "cuda"
     if rows:
         draw_times(folder / "decode.png", rows, on_gpu)
     if rows and not on_gpu:

@@ -14,7 +14,7 @@ from bench.gpu.results import DATA
 LONG = 5.0  # idle gaps
 
 
-def draw(streams: dict[str, list[list[float]]], path: Path) -> None:
+def draw(path: Path, streams: dict[str, list[list[float]]]) -> None:
     """Draw the first stream of each way; times are seconds from the first video."""
     import matplotlib
 
@@ -39,12 +39,12 @@ def draw(streams: dict[str, list[list[float]]], path: Path) -> None:
     pyplot.close(figure)
 
 
-def main(folder: Path) -> None:
-    """Draw the streams in a folder of results beside these."""
-    for record in json.loads((folder / DATA).read_text())["items"]:
+def draw_saved(saved: Path) -> None:
+    """Draw the streams of a run's results beside these, if it has any."""
+    for record in json.loads(saved.read_text())["items"]:
         if record.get("item") == "serve_beside" and record.get("figures", {}).get("streams"):
-            draw(record["figures"]["streams"], folder / "stalls.png")
+            draw(saved.with_name("stalls.png"), record["figures"]["streams"])
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    draw_saved(Path(sys.argv[1]) / DATA)

@@ -156,13 +156,7 @@ def report(chosen: experiment.Experiment, results: sweep.Results, folder: Path) 
     for old in folder.glob("run-*.json"):
         old.unlink()
     paths = write_report(results.runs, yardstick, folder)[:2]
-    over_rate, stages, rates = (folder / f"{name}.png" for name in ("over-rate", "stages", "rates"))
-    made = {
-        over_rate: drawing.draw_over_rate(over_rate, results.runs, yardstick),
-        stages: drawing.draw_stages(stages, results.runs),
-        rates: drawing.draw_rates(rates, results.runs, yardstick),
-    }
-    return [*paths, *(path for path, there in made.items() if there)]
+    return [*paths, *drawing.draw_saved(folder / "figures.json")]
 
 
 if __name__ == "__main__":

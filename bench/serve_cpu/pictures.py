@@ -29,6 +29,13 @@ BARS = [
 BARS_A_LINE = 4
 
 
+def draw(document: dict[str, Any], folder: Path) -> None:
+    """Draw, as far as there are figures, serve-cpu.png (the streams' tokens), serve-cpu-phases.png and -bars.png."""
+    draw_stall(folder / "serve-cpu.png", document)
+    draw_phases(folder / "serve-cpu-phases.png", document)
+    draw_bars(folder / "serve-cpu-bars.png", document)
+
+
 def draw_stall(path: Path, document: dict[str, Any], workload: str = "stall4") -> None:
     """Draw every token of the streams as a tick, and when videos were worked on, servers below each other."""
     shown = median_rounds(document, workload, "worst_gap")

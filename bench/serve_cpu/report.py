@@ -11,10 +11,10 @@ from typing import Annotated, Any
 import rows
 import typer
 from contestants import read
-from pictures import draw_bars, draw_phases, draw_stall
+from pictures import draw
 from rows import ROWS, Row
 
-RESULTS = Path(__file__).parents[1] / "results"
+RESULTS = Path(__file__).parents[1] / "results" / "serve-cpu" / "placements"
 
 
 def markdown(document: dict[str, Any]) -> str:
@@ -87,11 +87,9 @@ def cells(*texts: str) -> str:
 
 
 def write(document: dict[str, Any], folder: Path) -> None:
-    """Write serve-cpu.md, and as far as there are figures, serve-cpu.png (the streams' tokens), -phases and -bars."""
+    """Write serve-cpu.md and the pictures."""
     (folder / "serve-cpu.md").write_text(markdown(document))
-    draw_stall(folder / "serve-cpu.png", document)
-    draw_phases(folder / "serve-cpu-phases.png", document)
-    draw_bars(folder / "serve-cpu-bars.png", document)
+    draw(document, folder)
 
 
 def main(folder: Annotated[Path, typer.Argument(help="Folder of serve-cpu.json")] = RESULTS) -> None:

@@ -3,12 +3,13 @@
     python bench/soak/run.py [--hours 2] [--kill-every 300] [--out bench/results/soak] [-- OPTIONS OF SERVE]
 
 Streams, texts, images and videos are asked by some users, a tenth of whom leave. Every answer must be, letter for
-letter, that of the quiet server. The report, its picture and its figures go to a folder; the exit code is 1 if there
-are findings.
+letter, that of the quiet server. The report, its picture, its figures and all that was seen go to a folder; the exit
+code is 1 if there are findings.
 """
 
 import argparse
 import asyncio
+import gzip
 import sys
 from pathlib import Path
 
@@ -39,6 +40,7 @@ def main() -> int:
     given.out.mkdir(parents=True, exist_ok=True)
     told = {"command": soak.command, "machine": soak.machine, "figures": figures(soak), "kills": soak.kills}
     (given.out / "soak.json").write_bytes(msgspec.json.format(msgspec.json.encode(told)) + b"\n")
+    (given.out / "soak-seen.json.gz").write_bytes(gzip.compress(msgspec.json.encode(soak)))
     (given.out / "soak.md").write_text(report := as_markdown(soak))
     draw(given.out / "soak.png", soak)
     print(report)

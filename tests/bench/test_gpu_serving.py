@@ -43,7 +43,7 @@ def test_streams_beside_videos_are_measured_and_drawn(tmp_path: Path, monkeypatc
     assert [len(streams) for streams in figures["streams"].values()] == [2]
     record = {"item": "serve_beside", "figures": figures}
     (tmp_path / "results.json").write_text(json.dumps({"machine": {}, "items": [record]}))
-    stall_plot.main(tmp_path)
+    stall_plot.draw_saved(tmp_path / "results.json")
     assert (tmp_path / "stalls.png").stat().st_size > 5000
 
 

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from unifiedserve.bench.arrivals.parse import parse
 from unifiedserve.bench.metrics.summary import Yardstick
 from unifiedserve.bench.records import Record, Run
+from unifiedserve.bench.report.write import write_report
 from unifiedserve.bench.requests import Request, Text, Turn
 from unifiedserve.errors import ConfigError
 
@@ -80,17 +81,17 @@ def run_of(name: str, arrivals: str, records: list[Record]) -> Run:
     )
 
 
-def test_what_is_drawn_follows_from_the_runs(tmp_path: Path) -> None:
+def drawn(runs: list[Run], folder: Path) -> list[str]:
+    write_report(runs, Yardstick(), folder)
+    return [path.name for path in drawing.draw_saved(folder / "figures.json") if path.exists()]
+
+
+def test_what_is_drawn_follows_from_the_saved_figures(tmp_path: Path) -> None:
     alone = [run_of(name, "closed:1", [record("video", 2.0, vision=1.0, encode=1.5)]) for name in ("a", "b")]
-    assert drawing.draw_stages(tmp_path / "stages.png", alone)
-    assert drawing.draw_rates(tmp_path / "rates.png", alone, Yardstick())
-    assert not drawing.draw_over_rate(tmp_path / "no.png", alone, Yardstick())
+    assert drawn(alone, tmp_path / "alone") == ["stages.png", "rates.png"]
     records = [record("text", ttft) for ttft in (0.5, 1.0)]
     rates = [run_of("a", f"poisson:{rate}", records) for rate in (1, 2)]
-    assert drawing.draw_over_rate(tmp_path / "over-rate.png", rates, Yardstick())
-    assert not drawing.draw_stages(tmp_path / "no.png", rates)
-    assert not drawing.draw_rates(tmp_path / "no.png", rates, Yardstick())
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["over-rate.png", "rates.png", "stages.png"]
+    assert drawn(rates, tmp_path / "rates") == ["over-rate.png"]
 
 
 def test_targets_are_multiples_of_what_requests_take_alone() -> None:

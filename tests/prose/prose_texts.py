@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+REPOSITORY = Path(__file__).resolve().parents[2]
 _COMMENT = re.compile(r"(?:^|\s)# (.*)$")
 _FENCE = re.compile(r"^ *```")
 _DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -92,3 +93,15 @@ def _constants(node: ast.expr) -> Iterator[str]:
     for each in ast.walk(node):
         if isinstance(each, ast.Constant) and isinstance(each.value, str):
             yield each.value
+
+
+SOURCES = [
+    Source(path)
+    for package in ("unifiedserve", "flashcodec/python/flashcodec", "ipc_buffers/python/ipc_buffers")
+    for path in sorted((REPOSITORY / package).rglob("*.py"))
+]
+PAGES = [
+    Page(path)
+    for pattern in ("*.md", "docs/**/*.md", "examples/*.md", "unifiedserve/**/*.md", "*/fuzz/*.md", "bench/*/README.md")
+    for path in sorted(REPOSITORY.glob(pattern))
+]

@@ -5,20 +5,7 @@ from pathlib import Path
 
 import prose_rules as rules
 import pytest
-from prose_texts import Page, Source, Text
-
-REPOSITORY = Path(__file__).resolve().parents[2]
-SOURCES = [
-    Source(path)
-    for package in ("unifiedserve", "flashcodec/python/flashcodec", "ipc_buffers/python/ipc_buffers")
-    for path in sorted((REPOSITORY / package).rglob("*.py"))
-]
-PAGES = [
-    Page(path)
-    for pattern in ("*.md", "docs/**/*.md", "examples/*.md", "unifiedserve/**/*.md", "*/fuzz/*.md", "bench/*/README.md")
-    for path in sorted(REPOSITORY.glob(pattern))
-    if REPOSITORY / "bench" / "results" not in path.parents
-]
+from prose_texts import PAGES, REPOSITORY, SOURCES, Page, Source, Text
 
 Rule = Callable[[str], Iterator[str]]
 

@@ -131,7 +131,7 @@ def write(seen: Sequence[Seen], folder: Path) -> None:
     summary = summarise(seen)
     (folder / f"{FILE}.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=1) + b"\n")
     (folder / f"{FILE}.md").write_text(as_markdown(summary))
-    _draw(summary.stages, folder / f"{FILE}.png")
+    draw(folder / f"{FILE}.png", summary.stages)
 
 
 def as_markdown(summary: Summary) -> str:
@@ -185,7 +185,7 @@ def _met(target: Target) -> str:
     return "yes" if target.met else "no"
 
 
-def _draw(rows: Sequence[Row], path: Path) -> None:
+def draw(path: Path, rows: Sequence[Row]) -> None:
     """Draw the gaps, median and 99th percentile, a pair of bars for each kind of worker that died."""
     drawn = [row for row in rows if row.gap_p50 is not None]
     figure, axis = plotting().subplots(figsize=(8, 1.2 + 0.5 * len(drawn)))

@@ -53,11 +53,9 @@ def save(figure: Figure, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     numbers = folder / f"{figure.name}.json"
     numbers.write_bytes(msgspec.json.format(msgspec.json.encode(_rounded(figure))) + b"\n")
-    if not figure.panels:
-        return [numbers]
     picture = folder / f"{figure.name}.png"
-    _draw(figure, picture)
-    return [numbers, picture]
+    draw(picture, msgspec.json.decode(numbers.read_bytes(), type=Figure))
+    return [numbers, picture] if figure.panels else [numbers]
 
 
 def _rounded(figure: Figure) -> Any:
@@ -75,7 +73,10 @@ def _rounded(figure: Figure) -> Any:
     return short(msgspec.to_builtins(figure))
 
 
-def _draw(figure: Figure, path: Path) -> None:
+def draw(path: Path, figure: Figure) -> None:
+    """Draw the panels; a table has none."""
+    if not figure.panels:
+        return
     import matplotlib
 
     matplotlib.use("Agg")
