@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 import deferred_device
 import torch
 from deferred import DeferredDevice
-from test_video_decoders import Vision
 from torch import Tensor
+from vision_alone import Vision
 
 from ipc_buffers import PagePool
 from unifiedserve.errors import ConfigError

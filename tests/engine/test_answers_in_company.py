@@ -6,10 +6,10 @@ import signal
 from typing import Any
 
 import pytest
+from cache_hits import LONG
 from completions import KEEPS_NOTHING, ask, metric, tokens
 from daemon import Daemon
 from media import image_part, make_image, text_part
-from test_caches import LONG
 
 BFLOAT16: dict[str, Any] = {"dtype": "bfloat16", "kv_cache_mib": 4, "torch_threads": 2}
 CROWDED: dict[str, Any] = {**BFLOAT16, "prefill_chunk_tokens": 48}

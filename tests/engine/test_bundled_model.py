@@ -7,13 +7,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from completions import BUNDLED
 from daemon import Daemon
 
 from training.examination import examine, is_right, papers, row_of
-from unifiedserve.models.default import DEFAULT_MODEL
 
 SCENES = 12
-BUNDLED = {"model": "bundled", "served_model_name": DEFAULT_MODEL, "allowed_local_media_path": "local media"}
 
 
 @pytest.mark.daemon("files, decoding and the model together", **BUNDLED)

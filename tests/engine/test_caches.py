@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from cache_hits import LONG, Hits, work
 from completions import KEEPS_NOTHING, PLACEMENTS, SHARED_FIRST, TIGHT_BUFFERS, ask, metric, tokens
 from daemon import Daemon
 from media import Clip, image_part, make_image, text_part, video_part
@@ -31,27 +32,6 @@ pytestmark = pytest.mark.daemon("caches of real workers, which the engine keeps 
 VIDEO = 62  # frames: a file that no other test asks about
 EVERY_FRAME = {"media_io_kwargs": {"video": {"num_frames": -1}}, "return_token_ids": True}
 QUESTIONS = ["What happens?", "Who is there?"]
-LONG = "The river rises in the hills and runs past many towns before it meets the sea. " * 6
-
-
-class Hits:
-    """What the caches found since the last time they were read."""
-
-    NAMES = ("prefix_cache_queries_total", "prefix_cache_hits_total", "mm_cache_queries_total", "mm_cache_hits_total")
-
-    def __init__(self, daemon: Daemon) -> None:
-        self._daemon = daemon
-        self._before = self._now()
-
-    def _now(self) -> list[float]:
-        return [metric(self._daemon, name) for name in self.NAMES]
-
-    def take(self) -> dict[str, int]:
-        before, self._before = self._before, self._now()
-        names = ("queries", "hits", "visual queries", "visual hits")
-        return {
-            name: int(now - then) for name, now, then in zip(names, self._before, before, strict=True) if now != then
-        }
 
 
 def chat(daemon: Daemon, messages: list[dict[str, Any]], **options: Any) -> Any:
@@ -60,12 +40,6 @@ def chat(daemon: Daemon, messages: list[dict[str, Any]], **options: Any) -> Any:
         messages=messages,  # type: ignore[arg-type]
         **{"temperature": 0, "max_tokens": 16, "extra_body": EVERY_FRAME, **options},
     )
-
-
-def work(daemon: Daemon, completion: Any) -> dict[Stage, int]:
-    """How often each stage did something for a request."""
-    spans = [span for span in daemon.engine.observation.timeline(completion.id) if span.name != "queue"]
-    return {stage: count for stage in Stage if (count := sum(span.stage == stage for span in spans))}
 
 
 def video_after(system: str, clips: Clips) -> list[dict[str, Any]]:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import torch
+from cache_hits import LONG
 from completions import KEEPS_NOTHING, TIGHT_BUFFERS, ask, metric, tokens
 from daemon import Daemon
 from media import image_part, make_image, text_part
-from test_caches import LONG
 
 from unifiedserve.config import MIB
 from unifiedserve.memory.kv_cache import KVLayout

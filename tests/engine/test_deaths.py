@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 from daemon import Daemon
+from ended_workers import NAMES, check_after_a_death
 from media import Clip
 from questions import TOKENS, Question, question
 from reference import Reference
-from test_many_hosts import NAMES, check_after_a_death
 
 from unifiedserve.placement import read_placement
 

@@ -10,7 +10,7 @@ import pytest
 from checkpoints import find_checkpoint
 from deferred import DeferredDevice, DeferredStream
 from inline_workers import Asked, apart
-from test_late_device import POISON, taken_at_once
+from taken_pages import POISON, taken_at_once
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.device import CPU, Device

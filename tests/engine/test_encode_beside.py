@@ -9,10 +9,10 @@ import pytest
 from checkpoints import find_checkpoint
 from deferred import BatchMark, DeferredDevice
 from every_family import FAMILIES
+from family_questions import questions
 from inline_workers import InlineWorkers, apart, as_sent
 from media import Clip
-from test_families import questions
-from test_late_device import taken_at_once
+from taken_pages import taken_at_once
 
 from unifiedserve.config import DualStreams, EngineConfig
 from unifiedserve.device import CPU, Device

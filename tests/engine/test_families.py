@@ -4,19 +4,16 @@ One checkpoint of each kind of layout is asked over HTTP, the others by real wor
 """
 
 import itertools
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import reference
-from builders import Family
 from checkpoints import find_checkpoint
 from daemon import Daemon
 from every_family import FAMILIES
+from family_questions import KEPT_ROWS, Clips, questions
 from inline_workers import InlineWorkers, as_sent
-from media import Clip, make_image
-from questions import TOKENS, Question, answer, ask
+from questions import TOKENS, answer
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.messages.sampling_params import SamplingParams
@@ -24,12 +21,8 @@ from unifiedserve.models import registry
 from unifiedserve.models.registry import load_processor
 from unifiedserve.placement import read_placement
 
-Clips = Callable[[int], Clip]
-
 CONFIG = EngineConfig.of(prefill_chunk_tokens=16, vision_threads=1)
 GREEDY = SamplingParams(temperature=0, max_tokens=TOKENS)
-EVERY_FRAME = {"media_io_kwargs": {"video": {"num_frames": -1}}}
-KEPT_ROWS: dict[str, Any] = {"model": "mllama", "kv_page_tokens": 4, "prefill_chunk_tokens": 16}
 
 OVER_HTTP = [
     "llama",  # text only
@@ -51,20 +44,6 @@ PLACED = ["shared", "split", "ep-d", "ed-p", "e-p-d", "one", "2e+2p+2d", "3ep+d"
 SOME = list(zip([*IN_PROCESS, *LAYOUTS], itertools.cycle(PLACED), strict=False))
 OTHERS = [pair for pair in itertools.product(LAYOUTS, PLACED) if pair not in SOME]
 FAMILIES_AND_PLACEMENTS = [*SOME, *[pytest.param(*pair, marks=pytest.mark.long) for pair in OTHERS]]
-
-
-def questions(family: Family, clips: Clips) -> dict[str, Question]:
-    images: list[Any] = [make_image(1, 150, 200), make_image(2, 90, 300), make_image(3, 224, 56)]
-    media = family.media
-    asked = {"text": ask(["What is a river?"], clips)}
-    if "image" in media:
-        asked["image"] = ask([images[0], "What is this?"], clips)
-        asked["3 images"] = ask([images[0], "and", images[1], images[2], "Compare."], clips)
-    if "video" in media:
-        asked["video"] = ask([clips(9), "What happens?"], clips, EVERY_FRAME)
-    if {"image", "video"} <= media and family.mixed:
-        asked["image and video"] = ask([images[1], clips(8), "Is the image in the video?"], clips, EVERY_FRAME)
-    return asked
 
 
 @pytest.mark.daemon("one checkpoint for each kind of layout, by all stages as users have them", prefill_chunk_tokens=16)

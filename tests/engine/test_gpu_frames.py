@@ -14,7 +14,7 @@ import pytest
 from media import Clip
 from once import once, run_folder
 from PIL import Image
-from test_video_decoders import Vision
+from vision_alone import Vision
 
 from flashcodec import _core
 from unifiedserve.memory.row_buffer import RowBuffer

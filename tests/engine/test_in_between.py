@@ -7,9 +7,9 @@ import pytest
 import reference
 from checkpoints import find_checkpoint
 from every_family import FAMILIES
+from family_questions import questions
 from inline_workers import InlineWorkers, as_sent
 from media import Clip
-from test_families import questions
 
 from unifiedserve.config import EngineConfig, Order
 from unifiedserve.messages.sampling_params import SamplingParams

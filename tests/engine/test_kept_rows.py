@@ -9,15 +9,15 @@ from typing import Any
 import openai
 import pytest
 import reference
+from cache_hits import Hits, work
 from checkpoints import find_checkpoint
 from completions import SHARED_FIRST, ask, metric, tokens
 from daemon import Daemon
+from family_questions import KEPT_ROWS
 from media import Clip, image_part, make_image, text_part, video_part
 from questions import TOKENS, Question, answer
 from questions import ask as question
 from reference import Reference
-from test_caches import Hits, work
-from test_families import KEPT_ROWS
 
 from unifiedserve.placement import Stage
 

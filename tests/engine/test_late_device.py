@@ -15,13 +15,14 @@ import reference
 from checkpoints import find_checkpoint
 from deferred import DeferredDevice
 from every_family import FAMILIES
+from family_questions import questions
 from inline_workers import Asked, InlineWorkers, apart, as_sent
 from media import Clip
-from test_families import questions
+from taken_pages import taken_at_once
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.device import CPU, Device
-from unifiedserve.memory.device_pages import DevicePages, PageNumbers
+from unifiedserve.memory.device_pages import DevicePages
 from unifiedserve.messages.api import TokenLogprob
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.wire import PromptLogprobs, PromptVector, Token
@@ -31,7 +32,6 @@ from unifiedserve.worker.outbox import Outbox
 TOKENS = 8
 CONFIG = EngineConfig.of(prefill_chunk_tokens=16, vision_threads=1)
 GREEDY = SamplingParams(temperature=0, max_tokens=TOKENS)
-POISON = 0xFF  # NaN in each float
 KINDS = {
     "sampled": SamplingParams(temperature=0.9, top_p=0.8, seed=7),
     "among a few, penalised": SamplingParams(top_k=5, presence_penalty=0.5, repetition_penalty=1.2, seed=3),
@@ -43,7 +43,6 @@ KINDS = {
 TRAVELS = "e+p@mem1+d@mem2"
 
 Workers = Callable[..., AbstractContextManager[InlineWorkers]]
-Release = Callable[[DevicePages, PageNumbers], None]
 Scores = dict[tuple[int, int, int], TokenLogprob]
 
 
@@ -73,18 +72,6 @@ def answers_right(
         return found == [hf.generate(question.case, TOKENS) for question in asked.values()]
 
     return right
-
-
-def taken_at_once(release: Release) -> Release:
-    """Give pages back to somebody who waits for them, as another process may, and writes to them at once."""
-
-    def release_and_take(pages: DevicePages, numbers: PageNumbers) -> None:
-        release(pages, numbers)
-        memory, size = pages.pool.memory, pages.pool.page_bytes
-        for number in {int(number) for number in numbers if pages.pool.references(int(number)) == 0}:
-            memory.write(number * size, bytes([POISON]) * size)
-
-    return release_and_take
 
 
 @pytest.mark.parametrize("placement", ["shared", TRAVELS])

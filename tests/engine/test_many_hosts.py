@@ -1,19 +1,16 @@
 """Several workers for a stage: whoever serves a request, its answer is that of `transformers`, and none is lost."""
 
 import concurrent.futures
-import os
-import signal
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from daemon import Daemon
+from ended_workers import NAMES, answer, check_after_a_death
 from media import Clip
 from questions import TOKENS, Question, question
 from reference import Reference
 
 PLACEMENT = "2v+2e+2p+2d"
-NAMES = ["text", "1 image", "8 frames", "image and video"]
 
 pytestmark = pytest.mark.daemon("two of its workers host each stage", placement=PLACEMENT)
 
@@ -28,34 +25,6 @@ def asked(clips: Clips) -> list[Question]:
 @pytest.fixture
 def expected(hf: Reference, asked: list[Question]) -> list[list[int]]:
     return [hf.generate(each.case, TOKENS) for each in asked]
-
-
-def answer(daemon: Daemon, asked: Question) -> list[int]:
-    body: dict[str, Any] = {"return_token_ids": True, **asked.options}
-    completion: Any = daemon.client.chat.completions.create(
-        model=daemon.engine.model_name, messages=asked.messages, temperature=0, max_tokens=TOKENS, extra_body=body
-    )
-    return list(completion.choices[0].token_ids)
-
-
-def check_after_a_death(
-    daemon: Daemon,
-    asked: list[Question],
-    expected: list[list[int]],
-    instance: str,
-    how: signal.Signals = signal.SIGKILL,
-) -> None:
-    """End a worker while all questions are asked four times: each gets its answer, nothing is left, no other ends."""
-    with concurrent.futures.ThreadPoolExecutor(16) as pool:
-        answers = [pool.submit(answer, daemon, each) for each in asked * 4]
-        pids = daemon.engine.observation.worker_pids
-        before = pids()
-        os.kill(before[instance], how)
-        assert [each.result() for each in answers] == expected * 4
-    daemon.wait_for(lambda: pids().get(instance) not in (None, before[instance]))
-    daemon.wait_healthy()
-    daemon.wait_idle()
-    assert {name for name, pid in pids().items() if pid != before[name]} == {instance}
 
 
 def test_all_of_them_serve_and_answer_alike(daemon: Daemon, asked: list[Question], expected: list[list[int]]) -> None:

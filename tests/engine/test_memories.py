@@ -7,10 +7,10 @@ from collections.abc import Callable
 import httpx
 import pytest
 from daemon import Daemon
+from ended_workers import NAMES, answer, check_after_a_death
 from media import Clip
 from questions import TOKENS, Question, question
 from reference import Reference
-from test_many_hosts import NAMES, answer, check_after_a_death
 
 pytestmark = pytest.mark.daemon(
     "its workers have several memories, between which nothing travels", placement="2v@mem2+ep@mem0+epd@mem1+d@mem0"

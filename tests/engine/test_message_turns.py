@@ -8,8 +8,8 @@ import httpx
 import pytest
 from completions import ask
 from daemon import Daemon
+from drawing_tools import SHAPE, TOOLS, check
 from media import Clip, image_part, make_image, text_part, video_part
-from test_tool_calls import SHAPE, TOOLS, check
 
 
 def post(daemon: Daemon, path: str, **body: Any) -> Any:

@@ -5,18 +5,12 @@ from typing import Any
 
 import openai
 import pytest
-from completions import PLACEMENTS, ask, tokens
+from completions import PLACEMENTS, ask, complete, tokens
 from daemon import Daemon
 from media import text_part
 
 pytestmark = pytest.mark.daemon("parameters that steer the workers")
 RIVER = text_part("What is a river?")
-
-
-def complete(daemon: Daemon, prompt: Any, **options: Any) -> Any:
-    return daemon.client.completions.create(
-        model=daemon.engine.model_name, prompt=prompt, **{"temperature": 0, "max_tokens": 16, **options}
-    )
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)

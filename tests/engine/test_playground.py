@@ -15,10 +15,10 @@ from typing import Any
 
 import httpx
 import pytest
+from completions import BUNDLED
 from daemon import KEY, Daemon
 from media import make_image
 from PIL import Image
-from test_bundled_model import BUNDLED
 from wire import Wire, wire_to
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no playwright")

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 import torch
-from completions import TIGHT_BUFFERS, ask, metric
+from completions import TIGHT_BUFFERS, ask, complete, metric
 from daemon import Daemon
 from media import image_part, make_image, text_part
 from questions import PIECES
-from reference import Case, Reference
-from test_parameters import complete
+from reference import Case, Reference, score
 
 from unifiedserve.placement import FIRST_MEMORY
 
@@ -37,13 +36,6 @@ def expected(hf: Reference, exact: Any) -> tuple[list[int], torch.Tensor]:
     """Token ids of the question about the image, and log probabilities [n, vocab] after each."""
     inputs = hf.inputs(Case([{"role": "user", "content": [{"type": "image"}, PARTS[1]]}], images=[IMAGE]))
     return inputs["input_ids"][0].tolist(), score(exact, inputs)
-
-
-def score(model: Any, inputs: Any) -> torch.Tensor:
-    """Return log probabilities [n, vocab] after each token, by a model of transformers in its own type."""
-    typed = {name: value.to(model.dtype) if value.is_floating_point() else value for name, value in inputs.items()}
-    with torch.inference_mode():
-        return torch.as_tensor(model(**typed).logits[0].log_softmax(-1))
 
 
 def check(scores: list[Any], token_ids: list[int], logprobs: torch.Tensor) -> None:

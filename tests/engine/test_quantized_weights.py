@@ -10,8 +10,7 @@ from checkpoints import find_checkpoint
 from completions import ask
 from daemon import Daemon
 from media import image_part, make_image, text_part
-from reference import Case, Reference
-from test_prompt_logprobs import score
+from reference import Case, Reference, score
 
 pytestmark = pytest.mark.daemon("codes from the files, or made of them, to the kernels of real workers")
 

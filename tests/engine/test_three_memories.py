@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from completions import metric
 from daemon import Daemon
+from ended_workers import NAMES, answer, check_after_a_death
 from media import Clip
 from questions import TOKENS, Question, question
 from reference import Reference
-from test_many_hosts import NAMES, answer, check_after_a_death
 
 PLACEMENT = "2e+2p@mem1+2d@mem2"
 

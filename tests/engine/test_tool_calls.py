@@ -1,36 +1,14 @@
 """Tools over a real daemon whose template knows them: what must be a call is one, whatever the weights."""
 
-import json
 from typing import Any
 
 import pytest
 from completions import ask
 from daemon import Daemon
+from drawing_tools import TOOLS, check
 from media import text_part
 
 pytestmark = pytest.mark.daemon("calls that real workers are made to write", chat_template="tools")
-
-SHAPE = {
-    "type": "object",
-    "properties": {"count": {"type": "integer", "minimum": 1, "maximum": 9}, "kind": {"enum": ["sun", "rain"]}},
-    "required": ["count", "kind"],
-    "additionalProperties": False,
-}
-TOOLS = [
-    {"type": "function", "function": {"name": "draw", "parameters": SHAPE}},
-    {"type": "function", "function": {"name": "stop_drawing"}},
-]
-
-
-def check(call: Any) -> None:
-    arguments = json.loads(call.function.arguments)
-    if call.function.name == "draw":
-        assert set(arguments) == {"count", "kind"}
-        assert arguments["count"] in range(1, 10)
-        assert arguments["kind"] in ("sun", "rain")
-    else:
-        assert call.function.name == "stop_drawing"
-        assert isinstance(arguments, dict)
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from checkpoints import find_checkpoint
 from every_family import FAMILIES
+from family_questions import questions
 from inline_workers import Asked, InlineWorkers, as_sent
 from media import Clip
-from test_families import questions
-from test_late_device import taken_at_once
+from taken_pages import taken_at_once
 
 from ipc_buffers import PagePool
 from unifiedserve.carriers.base import Carrier, Copy, Done

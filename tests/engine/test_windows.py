@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from cache_hits import Hits
 from completions import ask, tokens
 from daemon import Daemon
 from media import Clip, text_part, video_part
-from test_caches import Hits
 
 Clips = Callable[[int], Clip]
 

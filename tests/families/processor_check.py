@@ -6,9 +6,9 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from cases import pixels, user
+from conformance_cases import rows
 from model_loop import plans
 from reference import Case, Reference, transformers
-from test_conformance import rows
 
 from unifiedserve.errors import ConfigError
 from unifiedserve.messages.media import MediaOptions, MediaPlan

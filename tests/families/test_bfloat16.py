@@ -10,9 +10,8 @@ import copy
 import pytest
 import torch
 from builders import Loaded
-from model_loop import Loop, make_adapter
-from test_conformance import CASES, prepare
-from test_generation import prompt_logits
+from conformance_cases import CASES, prepare
+from model_loop import Loop, make_adapter, prompt_logits
 from torch import Tensor
 
 from unifiedserve.attention import RaggedBatch

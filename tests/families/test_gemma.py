@@ -9,8 +9,8 @@ import builders_gemma
 import pytest
 import torch
 from builders import Loaded
+from conformance_cases import CASES, prepare
 from model_loop import Loop, make_adapter
-from test_conformance import CASES, prepare
 
 from unifiedserve.errors import ConfigError
 from unifiedserve.messages.media import MediaOptions, PromptError

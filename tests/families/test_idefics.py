@@ -7,11 +7,11 @@ import pytest
 import torch
 from builders import Loaded
 from cases import pixels, user
+from conformance_cases import prepare
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from model_loop import plans
 from reference import Case
-from test_conformance import prepare
 
 from unifiedserve.messages.media import MediaOptions, PromptError, VideoInfo
 from unifiedserve.models.number_words import in_words

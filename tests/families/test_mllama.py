@@ -10,10 +10,10 @@ import pytest
 import torch
 from builders import Loaded
 from cases import pixels, user
+from conformance_cases import prepare
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import Case, transformers
-from test_conformance import prepare
 
 from unifiedserve.errors import ConfigError
 from unifiedserve.messages.media import MediaOptions, PromptError, VideoInfo

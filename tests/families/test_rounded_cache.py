@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import torch
 from builders import Loaded
+from conformance_cases import TOKENS, cases, prepare
 from model_loop import Loop
 from reference import transformers
-from test_conformance import TOKENS, cases, prepare
 from torch import Tensor
 
 LAYERS = ["DynamicLayer", "DynamicSlidingWindowLayer"]  # of transformers' cache

@@ -12,10 +12,10 @@ from builders import Loaded
 from builders_scoring import SIZES
 from cases import pixels, user
 from checkpoints import find_checkpoint
+from conformance_cases import prepare
 from deferred import DeferredDevice
 from model_loop import Loop, make_adapter
 from reference import Case, Reference
-from test_conformance import prepare
 from text_variants import LANGUAGE_MODEL_SIZES, with_language_model, write_changed
 
 from unifiedserve.config import EngineConfig

@@ -1,6 +1,7 @@
 """Clips that FFmpeg's command line makes, and its own decoding of them as the reference."""
 
 import hashlib
+import json
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 FFMPEG = shutil.which("ffmpeg")
 
@@ -173,3 +175,23 @@ def frame_hashes(path: Path, stream: int) -> list[str]:
 
 def hashes(frames: list[npt.NDArray[np.uint8]]) -> list[str]:
     return [hashlib.md5(frame.tobytes()).hexdigest() for frame in frames]
+
+
+def packet_places(path: Path) -> list[tuple[int, int]]:
+    """(offset, bytes) of each packet of the video stream, in decoding order."""
+    ffprobe = shutil.which("ffprobe")
+    if ffprobe is None:
+        pytest.skip("no ffprobe")
+    command = [ffprobe, "-v", "error", "-select_streams", "v:0", "-show_entries", "packet=pos,size", "-of", "json"]
+    packets = json.loads(subprocess.run([*command, str(path)], check=True, capture_output=True).stdout)["packets"]
+    return [(int(packet["pos"]), int(packet["size"])) for packet in packets]
+
+
+def without_packets(path: Path, packets: range) -> bytes:
+    """The file with zeros in place of packets, in decoding order."""
+    places = packet_places(path)
+    data = bytearray(path.read_bytes())
+    for number in packets:
+        offset, size = places[number]
+        data[offset : offset + size] = bytes(size)
+    return bytes(data)

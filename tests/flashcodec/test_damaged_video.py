@@ -1,10 +1,8 @@
 """Bad sources: one clear DecodeError, never a crash, a hang or a thread that is stuck."""
 
 import io
-import json
 import os
 import random
-import shutil
 import socket
 import subprocess
 import sys
@@ -13,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
-from flashcodec_clips import ClipMaker, run_ffmpeg
+from flashcodec_clips import ClipMaker, packet_places, run_ffmpeg, without_packets
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -279,26 +277,6 @@ def test_a_file_that_names_other_files_or_addresses_reads_none(clip: ClipMaker, 
         listener.setblocking(False)
         with pytest.raises(BlockingIOError):
             listener.accept()
-
-
-def packet_places(path: Path) -> list[tuple[int, int]]:
-    """(offset, bytes) of each packet of the video stream, in decoding order."""
-    ffprobe = shutil.which("ffprobe")
-    if ffprobe is None:
-        pytest.skip("no ffprobe")
-    command = [ffprobe, "-v", "error", "-select_streams", "v:0", "-show_entries", "packet=pos,size", "-of", "json"]
-    packets = json.loads(subprocess.run([*command, str(path)], check=True, capture_output=True).stdout)["packets"]
-    return [(int(packet["pos"]), int(packet["size"])) for packet in packets]
-
-
-def without_packets(path: Path, packets: range) -> bytes:
-    """The file with zeros in place of packets, in decoding order."""
-    places = packet_places(path)
-    data = bytearray(path.read_bytes())
-    for number in packets:
-        offset, size = places[number]
-        data[offset : offset + size] = bytes(size)
-    return bytes(data)
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 from conftest import FaultyFile
-from flashcodec_clips import ClipMaker
+from flashcodec_clips import ClipMaker, without_packets
 from gpu_runs import CUDA, expected, run, run_all
-from test_damaged_video import without_packets
 
 from flashcodec import Bitstream, _core
 

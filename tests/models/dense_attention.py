@@ -33,3 +33,15 @@ def dense(
     if rules.sinks is not None:
         total = total.logaddexp(rules.sinks.to(total.dtype)[:, None])
     return torch.einsum("hnm,mhd->nhd", (scores - total[..., None]).exp(), v)
+
+
+def some_limits(past: int, new: int, random: torch.Generator) -> Tensor:
+    """What tokens see of which each is alone, or in a block with those behind it."""
+    ends = torch.rand(new, generator=random) < 0.2
+    ends[-1] = True
+    blocks = torch.where(ends, torch.arange(new) + 1, new)
+    return past + blocks.flip(0).cummin(0).values.flip(0)
+
+
+DTYPES = [torch.float32, torch.bfloat16]
+TOLERANCE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}

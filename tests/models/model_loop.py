@@ -213,3 +213,19 @@ class Loop:
         )
         for request, token in zip(chosen, sampled, strict=True):
             request.tokens.append(token.token)
+
+
+def prompt_logits(adapter: LanguageAdapter, request: Request, wanted: int | None = None) -> torch.Tensor:
+    """[n, vocab] for the n tokens of a prompt, in one go, or for the last `wanted`."""
+    loop = Loop(adapter)
+    try:
+        inputs = loop.inputs(request)
+        visual, is_visual, positions, *_ = inputs
+        embeds = adapter.embed(torch.tensor(request.prompt.token_ids), visual, is_visual)
+        limits = adapter.limits(0, is_visual)
+        n = len(embeds)
+        span = loop.kv.span(range(loop.kv.pages_for(n)), 0, n, wanted, limits, inputs.cross(0, n))
+        batch = RaggedBatch.build([span], loop.kv.page_size)
+        return adapter.logits(adapter.forward(embeds, positions, batch, loop.kv)).clone()
+    finally:
+        loop.close()

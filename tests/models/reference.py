@@ -105,3 +105,10 @@ def load(checkpoint: Path) -> Reference:
         return Reference(transformers.AutoTokenizer.from_pretrained(checkpoint), model.eval())
     model = transformers.AutoModelForImageTextToText.from_pretrained(checkpoint, dtype=torch.float32)
     return Reference(transformers.AutoProcessor.from_pretrained(checkpoint), model.eval())
+
+
+def score(model: Any, inputs: Any) -> torch.Tensor:
+    """Return log probabilities [n, vocab] after each token, by a model of transformers in its own type."""
+    typed = {name: value.to(model.dtype) if value.is_floating_point() else value for name, value in inputs.items()}
+    with torch.inference_mode():
+        return torch.as_tensor(model(**typed).logits[0].log_softmax(-1))

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from dense_attention import dense
+from dense_attention import dense, some_limits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -16,14 +16,6 @@ from unifiedserve.models.registry import load_config
 
 PAGES, HEAD_DIM = 40, 8
 lengths = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 40)), min_size=1, max_size=5)
-
-
-def some_limits(past: int, new: int, random: torch.Generator) -> Tensor:
-    """What tokens see of which each is alone, or in a block with those behind it."""
-    ends = torch.rand(new, generator=random) < 0.2
-    ends[-1] = True
-    blocks = torch.where(ends, torch.arange(new) + 1, new)
-    return past + blocks.flip(0).cummin(0).values.flip(0)
 
 
 @settings(max_examples=60)

@@ -10,10 +10,10 @@ from functools import cache
 
 import pytest
 import torch
+from encoder_media import pixels, plan
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from model_loop import make_adapter
-from test_encoder import pixels, plan
 from torch import Tensor
 
 from ipc_buffers import PagePool

@@ -6,11 +6,9 @@ from contextlib import contextmanager
 
 import pytest
 import torch
-from dense_attention import dense
+from dense_attention import DTYPES, TOLERANCE, dense, some_limits
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_attention import some_limits
-from test_kernels import DTYPES, TOLERANCE
 from torch import Tensor
 
 from ipc_buffers import PagePool

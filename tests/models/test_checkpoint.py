@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from generation_cases import CASES
 from reference import Reference
-from test_generation import CASES
 
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.checkpoint import weight_files

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from test_frames_that_fit import LAYOUT, request
+from fitting_requests import LAYOUT, request
 
 import flashcodec
 from unifiedserve.config import EngineConfig, VideoDecoderName

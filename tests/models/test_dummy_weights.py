@@ -10,8 +10,7 @@ import pytest
 import torch
 from checkpoints import find_checkpoint
 from every_family import FAMILIES
-from model_loop import Request
-from test_generation import prompt_logits
+from model_loop import Request, prompt_logits
 
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.tensors import SafetensorsFiles

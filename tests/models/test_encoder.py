@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 import torch
+from encoder_media import ROW_BYTES, Units, pixels, plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from model_loop import make_adapter
 from reference import Reference, transformers
 from torch import Tensor
 
-from flashcodec import PatchLayout
 from ipc_buffers import PagePool
 from unifiedserve.device import CPU
 from unifiedserve.device.cpu import linear
@@ -25,7 +25,6 @@ from unifiedserve.errors import ConfigError
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.memory.status import Status
-from unifiedserve.messages.media import MediaKind
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.messages.wire import Embeddings, Patches, PrefillRequest
@@ -38,34 +37,6 @@ from unifiedserve.scheduling import EncodeWork
 from unifiedserve.worker.language.encode import EncodeStage
 from unifiedserve.worker.language.patch_pages import PatchPages
 from unifiedserve.worker.language.prompt_table import PromptTable
-
-ROW_BYTES = 3 * 2 * 14 * 14
-MERGED = 4  # patches a visual token
-
-Units = list[tuple[MediaPlan, int]]
-
-
-def plan(kind: MediaKind, rows: int, columns: int, units: int = 1) -> MediaPlan:
-    """A medium of `rows` × `columns` visual tokens a unit."""
-    return MediaPlan(
-        kind=kind,
-        frame_indices=tuple(range(2 * units)) if kind == "video" else (),
-        layout=PatchLayout(rows * 28, columns * 28, 14, 2, 2),
-        units=units,
-        patches_per_unit=rows * columns * MERGED,
-        tokens_per_unit=rows * columns,
-        seconds_per_unit=1.0 if kind == "video" else 0.0,
-    )
-
-
-def pixels(units: Units, seed: int = 0) -> Tensor:
-    """uint8 patches: of each a colour, a slope and some grain, so that neither is all."""
-    generator = torch.Generator().manual_seed(seed)
-    count = sum(plan.patches_per_unit * units for plan, units in units)
-    colour = torch.rand(count, 1, generator=generator) * 255
-    slope = torch.linspace(-1, 1, ROW_BYTES) * torch.randn(count, 1, generator=generator) * 50
-    grain = torch.randn(count, ROW_BYTES, generator=generator) * 20
-    return (colour + slope + grain).clamp(0, 255).to(torch.uint8)
 
 
 def theirs(tower: Any, patches: Tensor, units: Units) -> Tensor:
@@ -80,10 +51,10 @@ def theirs(tower: Any, patches: Tensor, units: Units) -> Tensor:
 
 def alone(adapter: LanguageAdapter, patches: Tensor, units: Units) -> Tensor:
     parts, row = [], 0
-    for plan, count in units:
+    for each, count in units:
         for _ in range(count):
-            parts.append(adapter.encode(patches[row : row + plan.patches_per_unit], [(plan, 1)]))
-            row += plan.patches_per_unit
+            parts.append(adapter.encode(patches[row : row + each.patches_per_unit], [(each, 1)]))
+            row += each.patches_per_unit
     return torch.cat(parts)
 
 

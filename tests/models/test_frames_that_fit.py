@@ -3,24 +3,13 @@
 from pathlib import Path
 
 import pytest
+from fitting_requests import LAYOUT, request
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.engine.admission.admission import Admission
 from unifiedserve.errors import RequestError
-from unifiedserve.memory.shared import EngineLayout, MemoryLayout, PoolSize
-from unifiedserve.messages.api import GenerateRequest, MediaInput
-from unifiedserve.messages.media import MediaOptions
+from unifiedserve.messages.api import GenerateRequest
 from unifiedserve.models.base import Processor
-from unifiedserve.placement import FIRST_MEMORY
-
-SIZE = PoolSize(10_000, 1)
-LAYOUT = EngineLayout(engine_id="none", memories={FIRST_MEMORY: MemoryLayout(SIZE, SIZE, SIZE)}, instances=())
-
-
-def request(clip: Path, words: int, **options: int) -> GenerateRequest:
-    content = [{"type": "video"}, {"type": "text", "text": "word " * words}]
-    media = [MediaInput(kind="video", path=str(clip), options=MediaOptions(**options))]
-    return GenerateRequest(id="x", messages=[{"role": "user", "content": content}], media=media)
 
 
 def test_as_many_frames_as_it_says_fit(ours: Processor, sample_clip: Path) -> None:

@@ -5,47 +5,13 @@ from typing import Any
 
 import pytest
 import torch
-from cases import COMMON, pixels, turns, user
-from model_loop import Loop, Request, make_adapter, prepare
-from reference import Case, Reference
+from generation_cases import CASES
+from model_loop import Loop, make_adapter, prepare, prompt_logits
+from reference import Reference
 
-from unifiedserve.attention import RaggedBatch
 from unifiedserve.models.base import LanguageAdapter, Processor
 
 TOKENS = 32
-
-
-CASES = {
-    **COMMON,
-    "video of 8 frames": Case([user("video", "What happens?")], videos=[pixels(5, 8, 90, 160)]),
-    "video of 9 frames": Case([user("video", "What happens?")], videos=[pixels(6, 9, 120, 120)]),
-    "video of 64 frames": Case([user("Look:", "video", "Well?")], videos=[pixels(7, 64, 72, 128)], fps=0.7),
-    "image and video": Case(
-        [user("image", "video", "Is the image in the video?")], [pixels(8, 180, 120)], [pixels(9, 12, 100, 140)]
-    ),
-    "two turns": Case(turns("image", "video"), [pixels(10, 90, 90), pixels(11, 140, 60)], [pixels(12, 10, 64, 96)]),
-}
-
-
-def prompt_logits(adapter: LanguageAdapter, request: Request, wanted: int | None = None) -> torch.Tensor:
-    """[n, vocab] for the n tokens of a prompt, in one go, or for the last `wanted`."""
-    loop = Loop(adapter)
-    try:
-        inputs = loop.inputs(request)
-        visual, is_visual, positions, *_ = inputs
-        embeds = adapter.embed(torch.tensor(request.prompt.token_ids), visual, is_visual)
-        limits = adapter.limits(0, is_visual)
-        n = len(embeds)
-        span = loop.kv.span(range(loop.kv.pages_for(n)), 0, n, wanted, limits, inputs.cross(0, n))
-        batch = RaggedBatch.build([span], loop.kv.page_size)
-        return adapter.logits(adapter.forward(embeds, positions, batch, loop.kv)).clone()
-    finally:
-        loop.close()
-
-
-@pytest.fixture(scope="module")
-def expected(hf: Reference) -> dict[str, list[int]]:
-    return {name: hf.generate(case, TOKENS) for name, case in CASES.items()}
 
 
 @pytest.fixture
@@ -53,6 +19,11 @@ def loop(adapter: LanguageAdapter) -> Iterator[Loop]:
     loop = Loop(adapter)
     yield loop
     loop.close()
+
+
+@pytest.fixture(scope="module")
+def expected(hf: Reference) -> dict[str, list[int]]:
+    return {name: hf.generate(case, TOKENS) for name, case in CASES.items()}
 
 
 @pytest.mark.parametrize("chunk", [16, 100, 1 << 30])

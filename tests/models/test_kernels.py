@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from dense_attention import dense
+from dense_attention import DTYPES, TOLERANCE, dense
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -22,8 +22,6 @@ from unifiedserve.device.cpu.panels import by_panel, from_panels, pack_halves, t
 from unifiedserve.device.cpu.processor import cpu_features, slowness, thread_pool
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 
-DTYPES = [torch.float32, torch.bfloat16]
-TOLERANCE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
 POOL = _core.ThreadPool(3)
 
 per_example = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 import torch
 from cases import pixels, user
+from generation_cases import CASES
 from hypothesis import given
 from hypothesis import strategies as st
 from model_loop import plans
 from PIL import Image
 from reference import Case, Reference
-from test_generation import CASES
 
 from unifiedserve.errors import ConfigError
 from unifiedserve.models.base import ALL_FRAMES, MediaOptions, Processor, PromptError, VideoInfo

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import torch
 from cases import pixels, user
+from generation_cases import CASES
 from hypothesis import given
 from hypothesis import strategies as st
 from model_loop import plans
 from reference import Case, Reference
-from test_generation import CASES
 
 from unifiedserve.models.base import LanguageAdapter, MediaOptions, Processor, PromptError, VideoInfo
 from unifiedserve.models.checkpoint_files import CHAT_TEMPLATE, SPECIAL_TOKENS

@@ -3,8 +3,8 @@
 import io
 from collections.abc import Callable
 
+import metered_engine
 import pytest
-import test_metrics
 from prometheus_client import CollectorRegistry
 from rich.console import Console
 
@@ -15,7 +15,7 @@ from unifiedserve.observe.metrics import Metrics
 CREATED = "unifiedserve:requests_created"
 
 
-class Engine(test_metrics.Engine):
+class Engine(metered_engine.Engine):
     """One that is at work."""
 
     def worker_requests(self) -> dict[tuple[str, str], tuple[int, int]]:

@@ -248,3 +248,8 @@ def score_prompt(request: GenerateRequest) -> list[TokenLogprob] | None:
 
 def _text(content: Any) -> str:
     return content if isinstance(content, str) else "".join(part["text"] for part in content)
+
+
+async def never_end(request: GenerateRequest) -> AsyncGenerator[Delta, None]:
+    yield delta("Well", 1)
+    await asyncio.Event().wait()

@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx
 import openai
 import pytest
+from callers import ANNE, BEN, bearer
 from hypothesis import given
 from hypothesis import strategies as st
 from scripted import ScriptedEngine
@@ -23,11 +24,6 @@ from unifiedserve.server.access.limits import Limits
 from unifiedserve.server.daemon import check_certificate
 
 PATH = "/v1/chat/completions"
-ANNE, BEN = "sk-anne-0123456789", "sk-ben-0123456789"
-
-
-def bearer(key: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {key}"}
 
 
 @pytest.fixture

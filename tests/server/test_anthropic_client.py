@@ -5,10 +5,10 @@ from importlib.util import find_spec
 from typing import Any
 
 import pytest
+from messages_requests import FULL, IMAGE, TEXT, THEIR_TOOLS
 from scripted import ScriptedEngine
 from scripted_app import listening
-from test_messages import FULL, IMAGE, TEXT, THEIR_TOOLS
-from test_tools import CALL, answering
+from weather_tools import CALL, answering
 
 pytestmark = pytest.mark.skipif(find_spec("anthropic") is None, reason="no anthropic")
 

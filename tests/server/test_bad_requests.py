@@ -7,6 +7,7 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from refusals import check_refused, error_of
 from scripted import ScriptedEngine
 from scripted_app import connected, question
 
@@ -17,27 +18,6 @@ from unifiedserve.server.tokens.request import TokenizeRequest
 
 PATH = "/v1/chat/completions"
 JSON = {"content-type": "application/json"}
-
-
-def error_of(response: httpx.Response) -> dict[str, Any]:
-    body = response.json()
-    assert set(body) == {"error"}
-    assert set(body["error"]) == {"message", "type", "param", "code"}
-    assert body["error"]["message"]
-    return dict(body["error"])
-
-
-async def check_refused(
-    client: httpx.AsyncClient, engine: ScriptedEngine, path: str, body: dict[str, Any], param: str, hint: str
-) -> None:
-    """400 with the field and the reason, and nothing came to the engine."""
-    response = await client.post(path, json=body)
-    assert response.status_code == 400
-    error = error_of(response)
-    assert error["param"] == param
-    assert hint in error["message"]
-    assert error["type"] == "invalid_request_error"
-    assert engine.requests == []
 
 
 def with_part(part: dict[str, Any]) -> dict[str, Any]:

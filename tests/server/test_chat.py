@@ -1,30 +1,12 @@
 """Answers of /v1/chat/completions, whole and streamed."""
 
-import json
 from typing import Any
 
 import httpx
 import pytest
+from chat_requests import PATH, TEXT, stream
 from scripted import WORDS, ScriptedEngine
 from scripted_app import connected, question, usage
-
-PATH = "/v1/chat/completions"
-TEXT = "".join(WORDS)
-
-
-async def stream(client: httpx.AsyncClient, body: dict[str, Any]) -> list[dict[str, Any]]:
-    return await stream_of(client, PATH, body)
-
-
-async def stream_of(client: httpx.AsyncClient, path: str, body: dict[str, Any]) -> list[dict[str, Any]]:
-    """The chunks of a stream that ends as it should."""
-    response = await client.post(path, json={**body, "stream": True})
-    assert response.status_code == 200
-    assert response.headers["content-type"].startswith("text/event-stream")
-    *events, last, rest = response.text.split("\n\n")
-    assert (last, rest) == ("data: [DONE]", "")
-    assert all(event.startswith("data: ") for event in events)
-    return [json.loads(event.removeprefix("data: ")) for event in events]
 
 
 async def test_whole_answer(client: httpx.AsyncClient) -> None:
@@ -227,7 +209,7 @@ async def test_the_last_message_can_be_gone_on_with(client: httpx.AsyncClient, e
     ("said", "thinking"), [("<think>I would", True), ("<think>hm</think>So", False), ("So", False)]
 )
 async def test_thoughts_can_be_gone_on_with(said: str, thinking: bool) -> None:
-    from test_tools import answering
+    from weather_tools import answering
 
     parts = [{"type": "text", "text": said}]
     async with connected(answering("more", "</think>")) as client:

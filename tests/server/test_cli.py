@@ -1,6 +1,5 @@
 """The command line: options, one-line errors, and a daemon that comes and goes cleanly."""
 
-import contextlib
 import json
 import os
 import re
@@ -15,7 +14,7 @@ from typing import get_args
 import httpx
 import msgspec
 import pytest
-from command_line import the_line
+from command_line import the_line, wait_until_closed
 from safetensors.torch import load_file, save_file
 
 from unifiedserve import __version__
@@ -215,13 +214,6 @@ def test_ctrl_c_stops_the_daemon_cleanly(tmp_path: Path) -> None:
     ]
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{url}/health")
-
-
-def wait_until_closed(url: str) -> None:
-    """Returns when the server takes no more connections."""
-    with contextlib.suppress(httpx.TransportError):
-        while True:
-            httpx.get(f"{url}/health")
 
 
 def test_a_second_ctrl_c_ends_running_requests_with_a_clear_error() -> None:

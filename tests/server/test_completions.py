@@ -5,9 +5,9 @@ from typing import Any
 
 import httpx
 import pytest
+from chat_requests import stream_of
 from scripted import WORDS, ScriptedEngine, delta
 from scripted_app import connected, usage
-from test_chat import stream_of
 
 from unifiedserve.errors import RequestError
 from unifiedserve.messages.api import Delta, GenerateRequest, TokenLogprob

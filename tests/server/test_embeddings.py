@@ -7,9 +7,9 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from refusals import check_refused, error_of
 from scripted import ScriptedEngine
 from scripted_app import connected, question
-from test_bad_requests import check_refused, error_of
 
 from unifiedserve.messages.api import Delta, GenerateRequest
 from unifiedserve.models.pooling import Pooling

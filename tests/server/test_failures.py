@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from scripted import ScriptedEngine, delta
+from scripted import ScriptedEngine, delta, never_end
 from scripted_app import connected, listening, question
 
 from unifiedserve.errors import ErrorKind, RequestError
@@ -40,11 +40,6 @@ async def have_a_bug(request: GenerateRequest) -> AsyncGenerator[Delta, None]:
 async def never_begin(request: GenerateRequest) -> AsyncGenerator[Delta, None]:
     await asyncio.Event().wait()
     yield delta("never", 1)
-
-
-async def never_end(request: GenerateRequest) -> AsyncGenerator[Delta, None]:
-    yield delta("Well", 1)
-    await asyncio.Event().wait()
 
 
 @pytest.mark.parametrize("stream", [True, False])

@@ -6,9 +6,9 @@ from typing import Any
 
 import httpx
 import pytest
+from callers import bearer
 from scripted import ScriptedEngine
 from scripted_app import connected
-from test_access import bearer
 
 from unifiedserve.errors import RequestError
 from unifiedserve.server.access.guesses import Guesses

@@ -10,12 +10,12 @@ from urllib.parse import urlsplit
 import httpx
 import openai
 import pytest
+from chat_requests import PATH, TEXT
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import error_of
 from scripted import ScriptedEngine
 from scripted_app import connected, listening, question
-from test_bad_requests import error_of
-from test_chat import PATH, TEXT
 
 from unifiedserve.server.requests.encoding import decoded
 

@@ -5,9 +5,9 @@ from typing import Any
 import httpx
 import openai
 import pytest
+from chat_requests import PATH
 from scripted import ScriptedEngine
 from scripted_app import listening, question
-from test_chat import PATH
 
 from unifiedserve.messages.media import MediaOptions
 
@@ -53,7 +53,7 @@ async def test_responses(client: httpx.AsyncClient, options: dict[str, Any]) -> 
 
 
 async def test_a_mark_on_a_tool_is_not_shown_to_the_model() -> None:
-    from test_tools import WEATHER, answering
+    from weather_tools import WEATHER, answering
 
     engine = answering("Well.")
     async with listening(engine) as url, httpx.AsyncClient(base_url=url) as client:

@@ -7,16 +7,15 @@ from typing import Any
 import httpx
 import openai
 import pytest
+from callers import ANNE, BEN, bearer
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from odd_answers import ANSWERS, saying
+from refusals import error_of
+from responses_requests import FLAT_TOOLS, FULL, PATH, TEXT, respond
 from scripted import ScriptedEngine, pausing
 from scripted_app import connected, listening
-from test_access import ANNE, BEN, bearer
-from test_bad_requests import error_of
-from test_replays import ANSWERS, saying
-from test_responses import FLAT_TOOLS, FULL, PATH, TEXT
-from test_stored_responses import respond
-from test_tools import answering
+from weather_tools import answering
 
 from unifiedserve.messages.api import GenerateRequest
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted import ScriptedEngine
 from scripted_app import connected
-from test_tools import answering
+from weather_tools import answering
 
 from unifiedserve.errors import RequestError
 from unifiedserve.server.completions.request import CompletionRequest

@@ -7,49 +7,23 @@ from typing import Any
 
 import httpx
 import pytest
+from chat_requests import PATH as CHAT
+from messages_requests import FULL, IMAGE, PATH, TEXT, THEIR_TOOLS, asks, events
 from scripted import WORDS, ScriptedEngine, delta
 from scripted_app import connected, question
-from test_chat import PATH as CHAT
-from test_tools import ARGUMENTS, CALL, OTHER, TOOLS, answering, wrapped
+from weather_tools import ARGUMENTS, CALL, OTHER, TOOLS, answering
 
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.messages.api import Delta, GenerateRequest
 
-PATH = "/v1/messages"
 COUNT = f"{PATH}/count_tokens"
-TEXT = "".join(WORDS)
-IMAGE = {"type": "base64", "media_type": "image/png", "data": "aaaa"}
-THEIR_TOOLS = [
-    {"name": "weather", "description": "The weather of a place", "input_schema": TOOLS[0]["function"]["parameters"]},
-    {"name": "time", "input_schema": {"type": "object"}},
-]
 OUR_TOOLS = [TOOLS[0], {"type": "function", "function": {"name": "time", "parameters": {"type": "object"}}}]
-FULL = f"<think>Which place?</think>I look.{wrapped(CALL)}{wrapped(OTHER)}"
-
-
-def asks(*turns: Any, **fields: Any) -> dict[str, Any]:
-    """Return a body whose turns are the user's, and the assistant's between them."""
-    roles = ["user", "assistant"]
-    messages = [{"role": roles[number % 2], "content": content} for number, content in enumerate(turns)]
-    return {"messages": messages, "max_tokens": 9, **fields}
 
 
 async def answer(client: httpx.AsyncClient, body: dict[str, Any]) -> dict[str, Any]:
     response = await client.post(PATH, json=body)
     assert response.status_code == 200, response.text
     return dict(response.json())
-
-
-async def events(client: httpx.AsyncClient, body: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the data of all events, whose names are their types."""
-    response = await client.post(PATH, json={**body, "stream": True})
-    assert response.status_code == 200, response.text
-    found = []
-    for event in response.text.split("\n\n")[:-1]:
-        name, data = event.split("\n")
-        found.append(json.loads(data.removeprefix("data: ")))
-        assert name == f"event: {found[-1]['type']}"
-    return found
 
 
 async def test_a_whole_answer(client: httpx.AsyncClient, engine: ScriptedEngine) -> None:

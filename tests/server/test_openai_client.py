@@ -54,7 +54,7 @@ async def test_asynchronous_client(url: str) -> None:
 
 
 async def test_closing_a_stream_aborts_the_request() -> None:
-    from test_failures import never_end
+    from scripted import never_end
 
     engine = ScriptedEngine(never_end)
     async with (

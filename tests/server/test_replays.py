@@ -1,52 +1,23 @@
 """What a client was sent comes back with its next turn, whole or cut off anywhere, as clients keep it."""
 
 import json
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import httpx
 import openai
 import pytest
+from chat_requests import PATH, stream
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from messages_requests import PATH as MESSAGES
+from messages_requests import THEIR_TOOLS, asks, events
+from odd_answers import ANSWERS, saying
 from openai.lib.streaming.chat import ChatCompletionStreamState
-from scripted import ScriptedEngine, delta
+from responses_requests import FLAT_TOOLS
 from scripted_app import connected, listening, question
-from test_chat import PATH, stream
-from test_messages import PATH as MESSAGES
-from test_messages import THEIR_TOOLS, asks, events
-from test_responses import FLAT_TOOLS
-from test_tools import CALL, OTHER, TEMPLATE, TOOLS, wrapped
-
-from unifiedserve.messages.api import Delta, GenerateRequest
+from weather_tools import CALL, TOOLS, wrapped
 
 USER = {"role": "user", "content": "Rain?"}
-ODD = [
-    '{"name": "time", "arguments": [1]}',
-    '{"name": "time", "arguments": "now"}',
-    '{"name": "time", "arguments": {"a": NaN}}',
-    '{"name": "\\ud800", "arguments": {"a": "\\udc00"}}',
-    '{"arguments": {}, "name": "time"}',
-    f'{{"name": "time", "arguments": {{"a": {"[" * 40 + "]" * 40}}}}}',
-]
-PARTS = st.sampled_from(
-    ["<think>", "</think>", "\n", "Let me see.", "é", wrapped(CALL), wrapped(OTHER), "<tool_call>", "</tool_call>"]
-    + [f"<tool_call>\n{call}\n</tool_call>" for call in ODD]
-)
-ANSWERS = st.lists(PARTS, max_size=6).map("".join)
-
-
-def saying(text: str, finish: str = "length") -> ScriptedEngine:
-    """An engine that says this, some characters at a time, and has then reached a limit."""
-
-    async def script(request: GenerateRequest) -> AsyncGenerator[Delta, None]:
-        pieces = [text[i : i + 5] for i in range(0, len(text), 5)] or [""]
-        for number, piece in enumerate(pieces, start=1):
-            yield delta(piece, number, finish=finish if number == len(pieces) else None)
-
-    engine = ScriptedEngine(script)
-    engine.processor.chat.template = TEMPLATE
-    return engine
 
 
 def gathered(chunks: list[dict[str, Any]]) -> dict[str, Any]:

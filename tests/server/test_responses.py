@@ -8,18 +8,14 @@ import httpx
 import openai
 import pytest
 from openai.types.responses import ResponseFunctionToolCall, ResponseReasoningItem
+from refusals import check_refused
+from responses_requests import FLAT_TOOLS, FULL, PATH, TEXT
 from scripted import WORDS, ScriptedEngine, delta
 from scripted_app import connected, listening
-from test_bad_requests import check_refused
-from test_tools import ARGUMENTS, CALL, TOOLS, answering, wrapped
+from weather_tools import ARGUMENTS, CALL, TOOLS, answering
 
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.messages.api import Delta, GenerateRequest
-
-PATH = "/v1/responses"
-TEXT = "".join(WORDS)
-FLAT_TOOLS = [{"type": "function", **tool["function"]} for tool in TOOLS]
-FULL = f"<think>Which place?</think>I look.{wrapped(CALL)}"
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from test_cli import wait_until_closed
+from command_line import wait_until_closed
 
 from unifiedserve.cli.daemon import Daemon, daemon
 

@@ -8,25 +8,19 @@ from typing import Any
 import httpx
 import openai
 import pytest
+from callers import ANNE, BEN, bearer
 from hypothesis import given, settings
+from odd_answers import ANSWERS, saying
+from refusals import error_of
+from responses_requests import FLAT_TOOLS, FULL, PATH, TEXT, respond
 from scripted import ScriptedEngine, pausing
 from scripted_app import connected, listening
-from test_access import ANNE, BEN, bearer
-from test_bad_requests import error_of
-from test_replays import ANSWERS, saying
-from test_responses import FLAT_TOOLS, FULL, PATH, TEXT
-from test_tools import answering
+from weather_tools import answering
 
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.messages.api import Delta, GenerateRequest
 
 MIB = 1 << 20
-
-
-async def respond(client: httpx.AsyncClient, input: Any, previous: str | None = None, **fields: Any) -> dict[str, Any]:
-    response = await client.post(PATH, json={"input": input, "previous_response_id": previous, **fields})
-    assert response.status_code == 200, response.text
-    return dict(response.json())
 
 
 def check_missing(response: httpx.Response, id: str, reason: str, param: str | None = None) -> None:

@@ -5,9 +5,9 @@ from typing import Any
 
 import httpx
 import pytest
+from chat_requests import PATH, stream
 from scripted import ScriptedEngine, say_words
 from scripted_app import connected, question
-from test_chat import PATH, stream
 
 from unifiedserve.errors import RequestError
 from unifiedserve.messages.api import Delta, GenerateRequest

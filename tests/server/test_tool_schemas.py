@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
 from pydantic import BaseModel
 from scripted_app import listening
-from test_tools import TEMPLATE, answering, wrapped
+from weather_tools import TEMPLATE, answering, wrapped
 
 from unifiedserve.server.answers.tool_formats import FORMATS, calls_grammar
 

@@ -1,8 +1,10 @@
 """Commands that fail: what they say."""
 
+import contextlib
 import sys
 from collections.abc import Callable
 
+import httpx
 import pytest
 
 from unifiedserve.cli.app import main
@@ -40,3 +42,10 @@ def failed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -
 def error_of(failed: Failed) -> Callable[..., str]:
     """Runs a command in this process, and returns the line with which it fails."""
     return lambda *arguments: the_line(*failed(*arguments))
+
+
+def wait_until_closed(url: str) -> None:
+    """Returns when the server takes no more connections."""
+    with contextlib.suppress(httpx.TransportError):
+        while True:
+            httpx.get(f"{url}/health")
