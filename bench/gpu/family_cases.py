@@ -24,11 +24,11 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 def import_tests() -> Any:
-    """Return the tests' module of what every family must do."""
+    """Return the tests' module of the conversations that every family is asked."""
     for folder in ("tests/families", "tests/models", "tests/fakes", "tests/suite"):
         sys.path.insert(0, str(machine.ROOT / folder))
     importlib.import_module("every_family")
-    return importlib.import_module("test_conformance")
+    return importlib.import_module("conformance_cases")
 
 
 def families() -> list[str]:
@@ -48,7 +48,7 @@ def checkpoint(family: str, folder: Path) -> Path:
 
 def cases(family: str) -> dict[str, Any]:
     """Return the conversations that a family can have, as the tests choose them."""
-    tests, builders = importlib.import_module("test_conformance"), importlib.import_module("builders")
+    tests, builders = importlib.import_module("conformance_cases"), importlib.import_module("builders")
     found = builders.Family(checkpoint, frozenset({"image", "video"}), True)
     found = builders.FAMILIES.get(family, found)
     return dict(tests.cases(found))

@@ -15,7 +15,7 @@ from torch.nn import functional
 from ipc_buffers import Memory, PagePool
 from unifiedserve.attention import AttentionRules, CrossSpan, RaggedBatch, Span, cross_attention, reference
 from unifiedserve.config import EngineConfig
-from unifiedserve.device import CPU, Device, LinearWeights, Rows
+from unifiedserve.device import CPU, Device, LinearWeights, SequenceGroup
 from unifiedserve.device.cuda import CudaDevice
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 
@@ -141,7 +141,7 @@ def test_logits_are_float32(device: Device) -> None:
 
 
 def test_vision_attends_within_sequences(device: Device) -> None:
-    groups, heads = [Rows(0, 2, 5), Rows(10, 3, 4)], 2
+    groups, heads = [SequenceGroup(0, 2, 5), SequenceGroup(10, 3, 4)], 2
     qkv, angles = random(22, 3 * heads * HEAD_DIM), random(22, HEAD_DIM // 2, seed=1)
     attended = device.kernels.vision.attend(
         device.upload(qkv), heads, device.upload(angles.cos()), device.upload(angles.sin()), groups

@@ -15,7 +15,7 @@ from unifiedserve.device.base import (
     LinearWeights,
     Pending,
     Room,
-    Rows,
+    SequenceGroup,
     SideQueue,
     StepRunner,
 )
@@ -49,7 +49,7 @@ __all__ = [
     "PanelLinear",
     "Pending",
     "Room",
-    "Rows",
+    "SequenceGroup",
     "SideQueue",
     "StepRunner",
     "back_to_back",

@@ -33,7 +33,7 @@ class LinearWeights(NamedTuple):
 Layer = Any  # LinearWeights, a torch.nn.Linear, or what a device puts in its place
 
 
-class Rows(NamedTuple):
+class SequenceGroup(NamedTuple):
     """Name sequences of `length` rows each, which lie back to back from row `start` on."""
 
     start: int
@@ -193,7 +193,7 @@ class VisionKernels(Protocol):
     def check_dtype(self, dtype: torch.dtype) -> None:
         """Raise ConfigError for a dtype that the kernels do not know."""
 
-    def attend(self, qkv: Tensor, heads: int, cosine: Tensor, sine: Tensor, groups: Sequence[Rows]) -> Tensor:
+    def attend(self, qkv: Tensor, heads: int, cosine: Tensor, sine: Tensor, groups: Sequence[SequenceGroup]) -> Tensor:
         """Attend from [N, 3 * heads * head_dim] to [N, heads * head_dim]: a row sees all rows of its sequence.
 
         Queries and keys are rotated first, by float32 [N, head_dim / 2] of each row's angles; `qkv` may hold anything

@@ -99,7 +99,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 
 
 Job = ImageHead | VideoHead | VideoWork | ImagePixels
-Answer = Done | Failed
+Outcome = Done | Failed
 
 _EXPECTED: dict[str, type[Exception]] = {
     error.__name__: error
@@ -118,10 +118,10 @@ _EXPECTED: dict[str, type[Exception]] = {
 }
 _encoder = msgspec.msgpack.Encoder()
 _jobs: msgspec.msgpack.Decoder[Job] = msgspec.msgpack.Decoder(Job, dec_hook=decode_layout)
-_answers: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
+_answers: msgspec.msgpack.Decoder[Outcome] = msgspec.msgpack.Decoder(Outcome)
 
 
-def pack(message: Job | Answer) -> bytes:
+def pack(message: Job | Outcome) -> bytes:
     return _encoder.encode(message)
 
 
@@ -129,7 +129,7 @@ def unpack_job(data: bytes) -> Job:
     return _jobs.decode(data)
 
 
-def unpack_answer(data: bytes) -> Answer:
+def unpack_answer(data: bytes) -> Outcome:
     return _answers.decode(data)
 
 

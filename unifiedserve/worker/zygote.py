@@ -46,7 +46,7 @@ _STDERR = 2
 _LAST_MILLISECONDS = 5000  # for an engine whose socket is closed to be gone
 
 
-class Zygote:
+class ZygoteLoop:
     """Start workers for the engine and tell it how they ended."""
 
     def __init__(self, engine: socket.socket) -> None:
@@ -184,7 +184,7 @@ def main() -> None:
     _ignore_signals()
     rename("us:zygote")
     prepare_interpreter()
-    left = Zygote(socket.socket(fileno=int(sys.argv[1]))).serve()
+    left = ZygoteLoop(socket.socket(fileno=int(sys.argv[1]))).serve()
     if not left:
         _clean_up(parent)
     os._exit(0)  # at once: somebody waits

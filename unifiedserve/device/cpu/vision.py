@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from unifiedserve import _core
-from unifiedserve.device.base import Layer, LinearWeights, Rows
+from unifiedserve.device.base import Layer, LinearWeights, SequenceGroup
 from unifiedserve.device.cpu import linear as products
 from unifiedserve.device.cpu.matrix import Matrix
 from unifiedserve.device.cpu.modules import PanelLinear, packs
@@ -35,7 +35,7 @@ class CpuVision:
             return LinearWeights(weight, bias)
         return PanelLinear(Matrix.of(weight), bias)
 
-    def attend(self, qkv: Tensor, heads: int, cosine: Tensor, sine: Tensor, groups: Sequence[Rows]) -> Tensor:
+    def attend(self, qkv: Tensor, heads: int, cosine: Tensor, sine: Tensor, groups: Sequence[SequenceGroup]) -> Tensor:
         qkv = qkv.contiguous().view(len(qkv), 3, heads, -1)
         out = torch.empty_like(qkv[:, 0], memory_format=torch.contiguous_format)
         scale = qkv.shape[-1] ** -0.5

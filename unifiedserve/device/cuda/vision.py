@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from unifiedserve.device.base import Activation, Layer, LinearWeights, Rows
+from unifiedserve.device.base import Activation, Layer, LinearWeights, SequenceGroup
 from unifiedserve.device.linear import activated
 from unifiedserve.device.llama import fused
 from unifiedserve.device.operators import Multiply, Pointwise
@@ -28,7 +28,7 @@ class CudaVision:
     def check_dtype(self, dtype: torch.dtype) -> None:
         """Do nothing: torch knows all of them."""
 
-    def attend(self, qkv: Tensor, heads: int, cosine: Tensor, sine: Tensor, groups: Sequence[Rows]) -> Tensor:
+    def attend(self, qkv: Tensor, heads: int, cosine: Tensor, sine: Tensor, groups: Sequence[SequenceGroup]) -> Tensor:
         qkv = qkv.view(len(qkv), 3 * heads, -1)
         self._pointwise.rotate_heads(qkv[:, : 2 * heads], cosine, sine)
         attended = [_attend(qkv, heads, group) for group in groups]
@@ -54,7 +54,7 @@ class CudaVision:
         return run
 
 
-def _attend(qkv: Tensor, heads: int, group: Rows) -> Tensor:
+def _attend(qkv: Tensor, heads: int, group: SequenceGroup) -> Tensor:
     """Attend from [N, 3 * heads, head_dim] to a group's [rows, heads * head_dim], by views."""
     rows = group.sequences * group.length
     parts = qkv[group.start : group.start + rows].view(group.sequences, group.length, 3, heads, -1)

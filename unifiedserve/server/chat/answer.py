@@ -20,7 +20,7 @@ from unifiedserve.server.chat.objects import (
 from unifiedserve.server.chat.reading import Reading
 
 
-class Answer:
+class ChatAnswer:
     """Hold one answer: the pieces that a stream of it would have."""
 
     def __init__(self, reading: Reading) -> None:

@@ -9,7 +9,7 @@ from unifiedserve.models.token_bytes import TokenBytes, TokenPiece
 from unifiedserve.server.answers.logprobs import PromptLogprobs, encoded, finite, prompt_logprobs
 from unifiedserve.server.answers.tally import Tally, Usage, identity
 from unifiedserve.server.answers.token_reader import TokenReader
-from unifiedserve.server.chat.answer import Answer
+from unifiedserve.server.chat.answer import ChatAnswer
 from unifiedserve.server.chat.objects import (
     ChatCompletion,
     ChatCompletionChunk,
@@ -31,7 +31,7 @@ class Reply:
         self._with_token_ids = token_ids
         self._prompt_logprobs: PromptLogprobs | msgspec.UnsetType = msgspec.UNSET
         self._tally = Tally(reading.answers)
-        self._answers = [Answer(reading) for _ in range(reading.answers)]
+        self._answers = [ChatAnswer(reading) for _ in range(reading.answers)]
         self.thought_tokens = 0  # in deltas that have some of the reasoning's text
         self._readers = [TokenReader(tokens) for _ in range(reading.answers)]
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from unifiedserve.device import Device, Rows
+from unifiedserve.device import Device, SequenceGroup
 
 
 class Geometry(NamedTuple):
@@ -34,7 +34,7 @@ class Layout(NamedTuple):
     """Order a batch's M tokens, in which sequences of equal length are grouped."""
 
     order: Tensor  # int64 [M]: the token of the batch at each place
-    groups: list[Rows]
+    groups: list[SequenceGroup]
     cos: Tensor  # float32 [M * merge_size², head_dim / 2]: cosines of each row's rotary angles
     sin: Tensor
 
@@ -99,7 +99,7 @@ def _layout(runs: Sequence[Run], geometry: Geometry, sequences: Sequence[list[Te
     for length, members in by_length.items():
         tokens = torch.cat(members)
         pieces.append(tokens)
-        groups.append(Rows(start, len(tokens) // length, length * patches))
+        groups.append(SequenceGroup(start, len(tokens) // length, length * patches))
         start += len(tokens) * patches
     order = torch.cat(pieces)
     return Layout(order, groups, *(angles[order].view(start, -1) for angles in _all_angles(runs, geometry)))
