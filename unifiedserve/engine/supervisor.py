@@ -8,10 +8,10 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from ipc_buffers import ArenaError, MessageQueue, remove_stale_arenas
+from unifiedserve import __version__
 from unifiedserve.config import EngineConfig, carrier_token, required_cluster_key
 from unifiedserve.device import Device, open_device, select_device
 from unifiedserve.engine.device_room import RoomError
-from unifiedserve.engine.encoding.features import features_of
 from unifiedserve.engine.engine_memory import EngineMemory
 from unifiedserve.engine.known_profile import known_profile
 from unifiedserve.engine.known_shares import KnownShares
@@ -29,6 +29,7 @@ from unifiedserve.models.base import Processor
 from unifiedserve.observe.start import begin_step
 from unifiedserve.placement import Instance, Placement, Stage
 from unifiedserve.profiles import HardwareProfile
+from unifiedserve.profiles.digest import model_digest
 from unifiedserve.reading.jobs import Setup
 from unifiedserve.reading.keeper import Nursery
 from unifiedserve.worker.spec import WorkerSpec
@@ -114,9 +115,8 @@ class Supervisor:
     @property
     def features(self) -> Features:
         """Return what the visual tokens are that this engine has and takes."""
-        return features_of(
-            self._model_dir, self._memory.dtype, self._processor.visual_dim, self.config.memory.visual_page_tokens
-        )
+        digest, width = model_digest(self._model_dir), self._processor.visual_dim
+        return Features(digest, __version__, self._memory.dtype, width, self.config.memory.visual_page_tokens)
 
     @property
     def memory_uses(self) -> dict[str, int]:

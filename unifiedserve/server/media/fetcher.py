@@ -21,7 +21,6 @@ from unifiedserve.server.media.budget import MediaBudget, RequestBudget
 from unifiedserve.server.media.download import Downloader
 from unifiedserve.server.media.file_store import FILE_ID, FileStore
 from unifiedserve.server.media.frame_list import FRAME_TYPES, video_of_frames
-from unifiedserve.server.media.kind import media_kind
 
 _HEAD = 1024  # characters of a URL that say what it leads to
 
@@ -64,8 +63,8 @@ class MediaFetcher:
         """
         if url.startswith(FILE_ID):
             facts = self._files.facts(url, self._caller)
-            return media_kind(facts.media_type, facts.name)
-        return media_kind(mimetypes.guess_type(url[:_HEAD])[0] or "", name or "")
+            return _kind(facts.media_type, facts.name)
+        return _kind(mimetypes.guess_type(url[:_HEAD])[0] or "", name or "")
 
     async def fetch(
         self, kind: MediaKind, url: str, options: MediaOptions, budget: RequestBudget | None = None
@@ -140,6 +139,20 @@ class MediaFetcher:
         if not readable:
             raise _invalid("The file:// URL names no readable file.")
         return str(path)
+
+
+def _kind(media_type: str, name: str) -> MediaKind:
+    """Return what a MIME type says, or else a file's name or URL; raise RequestError 400 if neither says it."""
+    guessed, _ = mimetypes.guess_type(name)
+    for known in (media_type, guessed or ""):
+        match known.lower().partition("/")[0]:
+            case "image" | "video" as kind:
+                return kind
+    raise RequestError(
+        f"By its type ({media_type or guessed or 'unknown'}) the file is neither an image nor a video: if it is one, "
+        "send it in a part for images or for videos.",
+        code="unsupported_file",
+    )
 
 
 def _invalid(message: str) -> RequestError:
