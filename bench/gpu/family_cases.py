@@ -25,7 +25,7 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 def import_tests() -> Any:
     """Return the tests' module of the conversations that every family is asked."""
-    for folder in ("tests/families", "tests/models", "tests/fakes", "tests/suite"):
+    for folder in ("tests/checkpoints", "tests/suite"):
         sys.path.insert(0, str(machine.ROOT / folder))
     importlib.import_module("every_family")
     return importlib.import_module("conformance_cases")

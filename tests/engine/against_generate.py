@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(REPOSITORY / "tests" / part) for part in ("suite", "fakes", "models", "families", "quantization")]
+sys.path[:0] = [str(REPOSITORY / "tests" / part) for part in ("suite", "checkpoints")]
 
 import reference  # noqa: E402
 import torch  # noqa: E402

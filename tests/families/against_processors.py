@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TESTS = REPOSITORY / "tests"
-sys.path[:0] = map(str, [REPOSITORY, TESTS / "suite", TESTS / "fakes", TESTS / "models", TESTS / "families"])
+sys.path[:0] = map(str, [REPOSITORY, TESTS / "suite", TESTS / "checkpoints"])
 
 from every_family import FAMILIES  # noqa: E402
 from processor_check import Verdict, check  # noqa: E402

@@ -1,9 +1,8 @@
-r"""Variants of the families' text configs: what becomes of each, beside transformers' `generate`.
+"""Variants of the families' text configs: what becomes of each, beside transformers' `generate`.
 
 As a command it tries many and writes a table of family, field, value and result, as JSON and as markdown:
 
-    PYTHONPATH=.:tests/suite:tests/models:tests/families:tests/quantization \
-        python tests/families/text_variants.py FOLDER
+    PYTHONPATH=.:tests/suite:tests/checkpoints python tests/families/text_variants.py FOLDER
 """
 
 import argparse

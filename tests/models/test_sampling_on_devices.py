@@ -1,11 +1,10 @@
 """Sampling where the logits are: on a stand-in for a GPU the tokens of the CPU, with as few waits as promised."""
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import deferred_device
 import pytest
 import torch
 from hypothesis import given
@@ -18,9 +17,6 @@ from unifiedserve.messages.wire import PrefillRequest, PromptLogprobs, PromptVec
 from unifiedserve.models.pooling import Pooling
 from unifiedserve.sampling.sample import sample
 from unifiedserve.worker.language.prompt_reader import PromptReader
-
-sys.path.append(str(Path(__file__).parents[1] / "fakes"))
-import deferred_device
 
 DEVICE = "deferred:0"
 VOCAB = 5000
