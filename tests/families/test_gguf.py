@@ -1,6 +1,7 @@
 """Models out of GGUF files: answers are those of transformers for the same weights, and what is refused."""
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from gguf import GGMLQuantizationType as Kind
 from gguf_files import KindOf, write_gguf
 from model_loop import Loop, Request, make_adapter
 from reference import Case, Reference, load, transformers
+from torch import Tensor
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.device import CPU, Device
@@ -22,8 +24,13 @@ from unifiedserve.engine.checkpoint import load_checkpoint
 from unifiedserve.engine.weight_source import weight_source
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.panels import gather_matrices
+from unifiedserve.models.gguf import tensors as gguf_tensors
 from unifiedserve.models.gguf.folder import gguf_folder
 from unifiedserve.models.registry import load_config, load_processor
+from unifiedserve.placement.encoder_ranks import FIRST_ALONE
+from unifiedserve.quantization.matrix import QuantizedMatrix
+from unifiedserve.quantization.scheme import Scheme
+from unifiedserve.ranks.parts import parts_of
 
 CASE = Case([user("What is a river, and how does it differ from a lake? Be brief.")])
 TOKENS = 12
@@ -94,6 +101,30 @@ def test_codes_become_what_they_stand_for(mixed: tuple[Path, Reference]) -> None
     """On a device without products of codes."""
     folder, hf = mixed
     assert answer(folder, DeferredDevice()) == hf.generate(CASE, TOKENS)
+
+
+def test_ranks_read_their_parts(mixed: tuple[Path, Reference], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two ranks read what one does, whole blocks of codes counted: MIXED's are all within a rank's part."""
+    folder, _ = mixed
+    config, read = load_config(folder), Counter[str]()
+    blocks = gguf_tensors.read_blocks
+
+    def counted(rows: Any, kind: str, scheme: Scheme) -> QuantizedMatrix:
+        read[name] += rows.nbytes
+        return blocks(rows, kind, scheme)
+
+    monkeypatch.setattr(gguf_tensors, "read_blocks", counted)
+    parts = parts_of(config, 2, FIRST_ALONE)
+    for name, read_part in gguf_tensors.GGUFTensors(folder, config).loads():
+        whole, once = values(read_part(None)), read.pop(name, 0)
+        for part in parts:
+            cut = part.cut(name)
+            assert torch.equal(values(read_part(cut)), whole if cut is None else cut.of(whole))
+        assert read[name] == once
+
+
+def values(read: Tensor | QuantizedMatrix) -> Tensor:
+    return read.dequantize() if isinstance(read, QuantizedMatrix) else read
 
 
 def test_codes_in_memory(mixed: tuple[Path, Reference]) -> None:

@@ -54,7 +54,7 @@ def test_parts_in_several_files(tmp_path: Path) -> None:
 
 def test_headers_read_nothing(tmp_path: Path) -> None:
     class Unread(SafetensorsFiles):
-        def read(self) -> Any:
+        def loads(self) -> Any:
             raise AssertionError("read")
 
     checkpoint(tmp_path, named("x", Drawn(8, 64, 32).awq()), AWQ)

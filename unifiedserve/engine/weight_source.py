@@ -14,7 +14,7 @@ from unifiedserve.memory.cut_tensors import CutTensors
 from unifiedserve.memory.kept_weights import Origin
 from unifiedserve.memory.panels import PanelTensors
 from unifiedserve.memory.shared import EngineLayout
-from unifiedserve.memory.tensors import SafetensorsFiles, Tensors, Weights
+from unifiedserve.memory.tensors import SafetensorsFiles, StoredWeights, Tensors, Weights
 from unifiedserve.memory.weights import Wanted, all_tensors, weights_bytes
 from unifiedserve.models.dummy import DummyTensors
 from unifiedserve.models.loading import networks_of_checkpoint
@@ -62,12 +62,12 @@ def weight_source(
     if vision != "none":
         _require_codes(device, dtype, f"--vision-quantization {vision}")
     if config.checkpoint.load_format == "dummy":
-        tensors: Weights = DummyTensors(model_config, torch_dtype)
+        stored: StoredWeights = DummyTensors(model_config, torch_dtype)
     else:
-        tensors = _as_stored(model_dir, model_config, quantization_config(raw))
+        stored = _as_stored(model_dir, model_config, quantization_config(raw))
     if vision != "none":
-        _require_tower(tensors, f"--vision-quantization {vision}")
-    tensors = _part_of(tensors, part, model_config)
+        _require_tower(stored, f"--vision-quantization {vision}")
+    tensors: Weights = _part_of(stored, part, model_config)
     if vision != "none":
         tensors = OnTheFly(tensors, lambda name: DEFAULTS[_BITS[vision]] if tower_matrix(name) else None)
     if language != "none":
@@ -122,7 +122,7 @@ def bytes_by_memory(layout: EngineLayout, sources: Sequence[Tensors], model_conf
     return {memory: sizes[kind] for memory, kind in kinds.items()}
 
 
-def _as_stored(model_dir: Path, model_config: Any, quantized: Mapping[str, Any] | None) -> Weights:
+def _as_stored(model_dir: Path, model_config: Any, quantized: Mapping[str, Any] | None) -> StoredWeights:
     if (model_dir / GGUF_TABLE).exists():
         from unifiedserve.models.gguf.tensors import GGUFTensors  # what reads them is needed by nobody else
 
@@ -131,7 +131,7 @@ def _as_stored(model_dir: Path, model_config: Any, quantized: Mapping[str, Any] 
     return QuantizedTensors(files, quantized) if quantized else files
 
 
-def _part_of(source: Weights, part: RankPart | None, model_config: Any) -> Weights:
+def _part_of(source: StoredWeights, part: RankPart | None, model_config: Any) -> Weights:
     if part is None:
         return source
     network_of = networks_of_checkpoint(model_config)

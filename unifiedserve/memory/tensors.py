@@ -1,6 +1,6 @@
 """Define sources of a model's tensors: what `weights` needs of one, and the safetensors files of a checkpoint."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import prod
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -13,6 +13,7 @@ from unifiedserve.errors import ConfigError
 from unifiedserve.memory.checkpoint import weight_files
 from unifiedserve.quantization.matrix import QuantizedMatrix
 from unifiedserve.quantization.scheme import Scheme
+from unifiedserve.ranks.parts import Cut
 
 _DTYPES = {
     "F64": torch.float64,
@@ -59,6 +60,20 @@ class Weights(Protocol):
         """Yield each of the headers once, by its name, in any order."""
 
 
+class StoredTensors(Tensors, Protocol):
+    """Read a model's tensors as `Tensors`, or parts of them."""
+
+    def loads(self) -> Iterator[tuple[str, Callable[[Cut | None], Tensor]]]:
+        """Yield for each of the headers once, by its name, a function that reads a part; None: the whole."""
+
+
+class StoredWeights(Weights, Protocol):
+    """Read a model's tensors as `Weights`, or parts of them."""
+
+    def loads(self) -> Iterator[tuple[str, Callable[[Cut | None], Tensor | QuantizedMatrix]]]:
+        """Yield functions as `StoredTensors` does. A part is read with what whole words and groups of codes need."""
+
+
 class SafetensorsFiles:
     """Read the tensors in a checkpoint's files, in the files' order."""
 
@@ -75,10 +90,19 @@ class SafetensorsFiles:
         return headers
 
     def read(self) -> Iterator[tuple[str, Tensor]]:
+        return ((name, load(None)) for name, load in self.loads())
+
+    def loads(self) -> Iterator[tuple[str, Callable[[Cut | None], Tensor]]]:
+        """Map the files into memory, of which no more is read than the parts."""
         for path in self._files:
             with safe_open(path, framework="pt") as file:
                 for name in file.offset_keys():
-                    yield name, file.get_tensor(name)
+                    yield name, load_of(file.get_tensor(name))
+
+
+def load_of(tensor: Tensor) -> Callable[[Cut | None], Tensor]:
+    """Return a function that returns a part of a tensor."""
+    return lambda cut: tensor if cut is None else cut.of(tensor)
 
 
 def _headers(path: Path) -> Iterator[Header]:

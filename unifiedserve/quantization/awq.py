@@ -14,7 +14,7 @@ from unifiedserve.errors import ConfigError
 from unifiedserve.quantization.matrix import QuantizedMatrix, canonical
 from unifiedserve.quantization.packing import unpack
 from unifiedserve.quantization.scheme import Scheme
-from unifiedserve.quantization.stored import FLOATS, Module, StoredWeight, group_size
+from unifiedserve.quantization.stored import FLOATS, Axes, Axis, Module, StoredWeight, group_axis, group_size
 
 #: where in a word outputs 0 to 7 are: it holds 0, 2, 4, 6, 1, 3, 5, 7
 _PLACES = [0, 4, 1, 5, 2, 6, 3, 7]
@@ -43,7 +43,13 @@ class AWQ:
         scales = module.tensor("scales", FLOATS, [inputs // group, words * 8])
         module.tensor("qzeros", (torch.int32,), [inputs // group, words])
         header = module.weight(scales.dtype, [words * 8, inputs], scheme)
-        return StoredWeight(header, ("qweight", "qzeros", "scales"), partial(_decode, scheme=scheme))
+        groups = group_axis(0, group, inputs)
+        parts = {
+            "qweight": Axes(Axis(1, 8), Axis(0)),
+            "qzeros": Axes(Axis(1, 8), groups),
+            "scales": Axes(Axis(1), groups),
+        }
+        return StoredWeight(header, parts, partial(_decode, scheme=scheme))
 
 
 def _decode(parts: Mapping[str, Tensor], scheme: Scheme) -> QuantizedMatrix:

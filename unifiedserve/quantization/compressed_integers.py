@@ -18,15 +18,16 @@ from unifiedserve.quantization.group_index import assemble
 from unifiedserve.quantization.matrix import QuantizedMatrix, middle
 from unifiedserve.quantization.packing import unpack
 from unifiedserve.quantization.scheme import Scheme
-from unifiedserve.quantization.stored import FLOATS, Module, StoredWeight, group_size
+from unifiedserve.quantization.stored import FLOATS, Axes, Axis, Module, StoredWeight, group_axis, group_size
 
+_ZEROS = "weight_zero_point"
 _ANY_ORDER = ("group", "dynamic", True)
 
 
 class _Layout(NamedTuple):
     """Describe how a weight [outputs, inputs] is stored.
 
-    The tensor `part` has `per_word` codes in each of its elements.
+    The tensor `part` has `per_word` codes in each of its elements. `group` inputs share a scale.
     """
 
     name: str
@@ -35,6 +36,7 @@ class _Layout(NamedTuple):
     per_word: int
     outputs: int
     inputs: int
+    group: int
     scheme: Scheme | None
 
 
@@ -48,19 +50,33 @@ def integer_weight(module: Module, part: str, settings: Mapping[str, Any]) -> St
     group = group_size(settings, inputs)
     scheme = module.scheme(bits, inputs, group)
     any_order = settings.get("actorder") in _ANY_ORDER and group < inputs
-    parts = [part, "weight_scale", *["weight_shape"] * ("weight_shape" in module.tensors)]
     scales = [[outputs, 1], [outputs], [1], []] if group == inputs else [[outputs, inputs // group]]
     scale = module.tensor("weight_scale", FLOATS, *scales)
     if not settings.get("symmetric", True):
         zeros = [-(-outputs // per_word), inputs // group]
         _check_zeros(module, scale.shape, zeros if packed else None)
-        parts.append("weight_zero_point")
     if any_order or "weight_g_idx" in module.tensors:
         module.tensor("weight_g_idx", (torch.int32, torch.int64), [inputs])
-        parts.append("weight_g_idx")
     header = module.weight(scale.dtype, [outputs, inputs], None if any_order else scheme)
-    layout = _Layout(header.name, part, bits, per_word, outputs, inputs, header.scheme)
-    return StoredWeight(header, tuple(parts), partial(_decode, layout))
+    layout = _Layout(header.name, part, bits, per_word, outputs, inputs, group, header.scheme)
+    used = module.tensors.keys() - ({_ZEROS} if settings.get("symmetric", True) else set())
+    parts = {name: axes for name, axes in _axes(module, layout, any_order).items() if name in used}
+    return StoredWeight(header, parts, partial(_decode, layout))
+
+
+def _axes(module: Module, layout: _Layout, any_order: bool) -> dict[str, Axes]:
+    """Return where outputs and inputs lie in each tensor that there may be."""
+    groups = None if any_order else group_axis(1, layout.group, layout.inputs)
+    is_by_output = module.tensors["weight_scale"].shape[:1] == [layout.outputs]
+    scale = Axes(Axis(0) if is_by_output else None, groups)
+    packed = _ZEROS in module.tensors and module.tensors[_ZEROS].dtype == torch.int32
+    return {
+        layout.part: Axes(Axis(0), Axis(1, layout.per_word)),
+        "weight_scale": scale,
+        "weight_shape": Axes(),
+        _ZEROS: Axes(Axis(0, layout.per_word), groups) if packed else scale,
+        "weight_g_idx": Axes(inputs=Axis(0)) if any_order else Axes(),
+    }
 
 
 def _bits(module: Module, settings: Mapping[str, Any]) -> int:
@@ -75,27 +91,27 @@ def _bits(module: Module, settings: Mapping[str, Any]) -> int:
 
 def _check_zeros(module: Module, scale: list[int], packed: list[int] | None) -> None:
     """Check the zeros' shape: that of the packed ones, or of the scales, as older versions store them in any case."""
-    header = module.tensors.get("weight_zero_point")
+    header = module.tensors.get(_ZEROS)
     if packed and (header is None or header.dtype != torch.int8):
-        module.tensor("weight_zero_point", (torch.int32,), packed)
+        module.tensor(_ZEROS, (torch.int32,), packed)
     else:
-        module.tensor("weight_zero_point", (torch.int8,), scale)
+        module.tensor(_ZEROS, (torch.int8,), scale)
 
 
 def _decode(layout: _Layout, parts: Mapping[str, Tensor]) -> Tensor | QuantizedMatrix:
     stored, scales = parts[layout.part], _columns(parts["weight_scale"])
     _check_shape(layout, parts.get("weight_shape"))
     zeros = middle(layout.bits)
-    if "weight_zero_point" in parts:
-        zeros = _zeros(layout, parts["weight_zero_point"])
+    if _ZEROS in parts:
+        zeros = _zeros(parts[_ZEROS], layout.bits, len(stored))
     values = unpack(stored, layout.bits) if layout.per_word > 1 else _as_codes(stored, layout.bits)
-    return assemble(layout.name, values, scales, zeros, parts.get("weight_g_idx"), layout.scheme)
+    return assemble(layout.name, values, scales, zeros, parts.get("weight_g_idx"), layout.group, layout.scheme)
 
 
-def _zeros(layout: _Layout, stored: Tensor) -> Tensor:
+def _zeros(stored: Tensor, bits: int, outputs: int) -> Tensor:
     if stored.dtype == torch.int8:
-        return _as_codes(_columns(stored), layout.bits)
-    return unpack(stored.T, layout.bits)[:, : layout.outputs].T
+        return _as_codes(_columns(stored), bits)
+    return unpack(stored.T, bits)[:, :outputs].T
 
 
 def _as_codes(numbers: Tensor, bits: int) -> Tensor:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from unifiedserve.errors import ConfigError
-from unifiedserve.quantization.stored import FLOATS, Module, StoredWeight
+from unifiedserve.quantization.stored import FLOATS, Axes, Axis, Module, StoredWeight, group_axis
 
 _BLOCK = (128, 128)
 
@@ -52,7 +52,10 @@ def float8_weight(module: Module, scale: str, block: tuple[int, int]) -> StoredW
     if shape != blocks:
         rows, columns = (outputs if shape in ([], [1]) else 1), inputs
     header = module.weight(torch.float32, [outputs, inputs])
-    return StoredWeight(header, ("weight", scale), partial(_decode, scale, rows, columns))
+    scales = Axes(group_axis(0, rows, outputs), group_axis(1, columns, inputs))
+    return StoredWeight(
+        header, {"weight": Axes(Axis(0), Axis(1)), scale: scales}, partial(_decode, scale, rows, columns)
+    )
 
 
 def _decode(scale: str, rows: int, columns: int, parts: Mapping[str, Tensor]) -> Tensor:

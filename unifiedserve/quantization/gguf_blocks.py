@@ -118,12 +118,18 @@ def scheme_of(kind: str) -> Scheme:
     return _TYPES[kind][0]
 
 
+def block_of(kind: str) -> tuple[int, int]:
+    """Return the values and the bytes of a block of any type."""
+    values, size = gguf.GGML_QUANT_SIZES[Kind[kind]]
+    return int(values), int(size)
+
+
 def read_blocks(rows: Bytes, kind: str, scheme: Scheme) -> QuantizedMatrix:
     """Turn a matrix's rows uint8 [outputs, bytes] of one of `KINDS` into codes of its scheme.
 
     The scheme is `scheme_of` it, or one of more bits or smaller groups, as other types beside it may need.
     """
-    values, size = gguf.GGML_QUANT_SIZES[Kind[kind]]
+    values, size = block_of(kind)
     step = max(1, _CHUNK // (rows.shape[1] // size * values))
     chunks = [_read(rows[first : first + step], kind, scheme) for first in range(0, len(rows), step)]
     codes, scales, zeros = (torch.cat(parts) for parts in zip(*chunks, strict=True))
@@ -131,7 +137,7 @@ def read_blocks(rows: Bytes, kind: str, scheme: Scheme) -> QuantizedMatrix:
 
 
 def _read(rows: Bytes, kind: str, scheme: Scheme) -> Decoded:
-    size = gguf.GGML_QUANT_SIZES[Kind[kind]][1]
+    _, size = block_of(kind)
     codes, scales, zeros = _TYPES[kind][1](np.ascontiguousarray(rows).reshape(-1, size))
     zeros = zeros.expand(scales.shape).reshape(len(rows), -1)
     return canonical(codes.reshape(len(rows), -1), scales.reshape(len(rows), -1), zeros, scheme)[:3]

@@ -18,7 +18,16 @@ from unifiedserve.quantization.group_index import assemble
 from unifiedserve.quantization.matrix import QuantizedMatrix, middle
 from unifiedserve.quantization.packing import unpack
 from unifiedserve.quantization.scheme import Scheme
-from unifiedserve.quantization.stored import FLOATS, Module, StoredWeight, group_size, pattern
+from unifiedserve.quantization.stored import (
+    FLOATS,
+    Axes,
+    Axis,
+    Module,
+    StoredWeight,
+    group_axis,
+    group_size,
+    pattern,
+)
 
 _FORMATS = ("gptq", "gptq_v2")
 
@@ -54,8 +63,16 @@ class GPTQ:
         if indexed:
             module.tensor("g_idx", (torch.int32, torch.int64), [inputs])
         header = module.weight(dtype, [outputs, inputs], None if any_order else scheme)
-        layout = _Layout(header.name, bits, None if config.get("sym") else self._offset, header.scheme)
-        return StoredWeight(header, ("qweight", "qzeros", "scales", *["g_idx"] * indexed), partial(_decode, layout))
+        layout = _Layout(header.name, bits, None if config.get("sym") else self._offset, group, header.scheme)
+        groups = None if any_order else group_axis(0, group, inputs)
+        parts = {
+            "qweight": Axes(Axis(1), Axis(0, per_word)),
+            "qzeros": Axes(Axis(1, per_word), groups),
+            "scales": Axes(Axis(1), groups),
+        }
+        if indexed:
+            parts["g_idx"] = Axes(inputs=Axis(0)) if any_order else Axes()
+        return StoredWeight(header, parts, partial(_decode, layout))
 
     def _config_of(self, module: str) -> Mapping[str, Any]:
         """Return the settings of a module: those of all, changed by the first pattern of `dynamic` that it matches."""
@@ -66,11 +83,15 @@ class GPTQ:
 
 
 class _Layout(NamedTuple):
-    """Describe how a weight is stored. `offset` is to be added to the zeros, None if they are in the middle."""
+    """Describe how a weight is stored, in groups of so many inputs.
+
+    `offset` is to be added to the zeros, None if they are in the middle.
+    """
 
     name: str
     bits: int
     offset: int | None
+    group: int
     scheme: Scheme | None
 
 
@@ -81,6 +102,5 @@ def _decode(layout: _Layout, parts: Mapping[str, Tensor]) -> Tensor | QuantizedM
     else:
         stored = unpack(parts["qzeros"], layout.bits)[:, : len(scales)].T
         zeros = (stored + layout.offset) & (2**layout.bits - 1)  # a zero of 0 is stored as the highest code
-    return assemble(
-        layout.name, unpack(parts["qweight"].T, layout.bits), scales, zeros, parts.get("g_idx"), layout.scheme
-    )
+    codes = unpack(parts["qweight"].T, layout.bits)
+    return assemble(layout.name, codes, scales, zeros, parts.get("g_idx"), layout.group, layout.scheme)

@@ -1,19 +1,21 @@
 """Read the weights of a quantised checkpoint from the tensors in its files."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from unifiedserve.errors import ConfigError
-from unifiedserve.memory.tensors import Header, Tensors
+from unifiedserve.memory.tensors import Header, StoredTensors
 from unifiedserve.quantization.awq import AWQ
 from unifiedserve.quantization.compressed_tensors import CompressedTensors
 from unifiedserve.quantization.float8 import FP8
 from unifiedserve.quantization.gptq import GPTQ
 from unifiedserve.quantization.matrix import QuantizedMatrix
-from unifiedserve.quantization.stored import Format, Module, StoredWeight
+from unifiedserve.quantization.stored import Format, Load, Module, StoredWeight
+from unifiedserve.ranks.parts import Cut
 
 _FORMATS: dict[str, type[AWQ | GPTQ | CompressedTensors | FP8]] = {
     "awq": AWQ,
@@ -38,7 +40,7 @@ class QuantizedTensors:
     It is a matrix if its header has a scheme, otherwise a plain tensor. All other tensors are as they are.
     """
 
-    def __init__(self, source: Tensors, config: Mapping[str, Any]) -> None:
+    def __init__(self, source: StoredTensors, config: Mapping[str, Any]) -> None:
         """Take the tensors in the files and the `quantization_config`; raises ConfigError if that is not supported."""
         self._source = source
         self._format = _format(config)
@@ -63,18 +65,21 @@ class QuantizedTensors:
         return [header for name, header in shown.items() if _part(name) not in _HIDDEN]
 
     def read(self) -> Iterator[tuple[str, Tensor | QuantizedMatrix]]:
-        """Yield each weight as soon as all its tensors are read."""
+        return ((name, load(None)) for name, load in self.loads())
+
+    def loads(self) -> Iterator[tuple[str, Callable[[Cut | None], Tensor | QuantizedMatrix]]]:
+        """Yield each weight as soon as all its tensors have come."""
         weights = self._weights(self._source.headers())
-        gathered: dict[str, dict[str, Tensor]] = {}
-        for name, tensor in self._source.read():
+        gathered: dict[str, dict[str, Load]] = {}
+        for name, load in self._source.loads():
             if name in weights:
                 weight = weights[name]
                 parts = gathered.setdefault(weight.header.name, {})
-                parts[_part(name)] = tensor
+                parts[_part(name)] = load
                 if len(parts) == len(weight.parts):
-                    yield weight.header.name, weight.decode(gathered.pop(weight.header.name))
+                    yield weight.header.name, partial(weight.read, gathered.pop(weight.header.name))
             elif _part(name) not in _HIDDEN:
-                yield name, tensor
+                yield name, load
 
     def _weights(self, headers: Iterable[Header]) -> dict[str, StoredWeight]:
         """Return the quantised weights by the names of all their tensors."""

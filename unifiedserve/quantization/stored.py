@@ -1,5 +1,6 @@
 """Share what formats have in common: a module's tensors in a checkpoint, and the weight that they make."""
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
@@ -8,9 +9,13 @@ import torch
 from torch import Tensor
 
 from unifiedserve.errors import ConfigError
+from unifiedserve.memory.part import part_of
 from unifiedserve.memory.tensors import Header
 from unifiedserve.quantization.matrix import QuantizedMatrix
 from unifiedserve.quantization.scheme import Scheme, kernel_group
+from unifiedserve.ranks.parts import Cut
+
+Load = Callable[[Cut | None], Tensor]
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 
@@ -47,15 +52,53 @@ class Module(NamedTuple):
         return Header(f"{self.name}.weight", dtype, shape, scheme)
 
 
+class Axis(NamedTuple):
+    """Say that a weight's outputs, or its inputs, lie along a dimension of a tensor, so many to an element."""
+
+    dim: int
+    per: int = 1
+
+
+class Axes(NamedTuple):
+    """Say where a weight's outputs and inputs lie in one of its tensors; None: the tensor is for all of them."""
+
+    outputs: Axis | None = None
+    inputs: Axis | None = None
+
+    def cut(self, region: Cut) -> Cut | None:
+        """Return what a region of the weight needs of the tensor."""
+        axis = self[region.dim]
+        return axis and Cut(axis.dim, region.start // axis.per, -(-region.stop // axis.per))
+
+
 class StoredWeight(NamedTuple):
     """Describe a module's weight.
 
-    It has a header, the tensors that it is made of (the last part of their names), and a way to make it.
+    It has a header, the tensors that it is made of (the last part of their names), and a way to make it, or a region of
+    it, of what these have.
     """
 
     header: Header
-    parts: tuple[str, ...]
+    parts: Mapping[str, Axes]
     decode: Callable[[Mapping[str, Tensor]], Tensor | QuantizedMatrix]
+
+    def read(self, loads: Mapping[str, Load], cut: Cut | None) -> Tensor | QuantizedMatrix:
+        """Read the weight by what reads its tensors, or a part; raises ConfigError for what cannot be decoded."""
+        if cut is None or cut.blocks > 1:
+            return part_of(self.header.name, self.decode({part: load(None) for part, load in loads.items()}), cut)
+        region = cut.widened(self._unit(cut.dim), self.header.shape[cut.dim])
+        value = self.decode({part: loads[part](axes.cut(region)) for part, axes in self.parts.items()})
+        return part_of(self.header.name, value, cut.within(region))
+
+    def _unit(self, dim: int) -> int:
+        """Return of how many outputs, or inputs, a region must be a multiple to be decoded alone."""
+        group = self.header.scheme.group if self.header.scheme and dim else 1
+        return math.lcm(group, *(axis.per for axes in self.parts.values() if (axis := axes[dim])))
+
+
+def group_axis(dim: int, group: int, inputs: int) -> Axis | None:
+    """Return the axis of a tensor that has something for each group of inputs; None if there is a single group."""
+    return Axis(dim, group) if group < inputs else None
 
 
 class Format(Protocol):

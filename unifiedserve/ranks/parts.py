@@ -32,6 +32,14 @@ class Cut(NamedTuple):
     def size(self) -> int:
         return (self.stop - self.start) * self.blocks
 
+    def widened(self, unit: int, size: int) -> "Cut":
+        """Return the whole units around it, of a dimension of this size."""
+        return self._replace(start=self.start // unit * unit, stop=min(size, -(-self.stop // unit) * unit))
+
+    def within(self, wider: "Cut") -> "Cut":
+        """Return the same part, of what a wider one selects."""
+        return self._replace(start=self.start - wider.start, stop=self.stop - wider.start)
+
     def of(self, tensor: Tensor) -> Tensor:
         """Return that part: a view, but of several blocks, which are joined."""
         if self.blocks == 1:

@@ -1,7 +1,8 @@
 """Give the tensors of a GGUF file transformers' names and order of rows."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unifiedserve.errors import ConfigError
+from unifiedserve.memory.part import part_of
 from unifiedserve.memory.tensors import Header
 from unifiedserve.memory.weights import neighbours
 from unifiedserve.models.gguf.table import Place, Table, read_table
 from unifiedserve.models.gguf.text_config import COMPUTED
 from unifiedserve.models.gguf.tower_tensors import TowerTensors
 from unifiedserve.models.loading import empty_checkpoint
-from unifiedserve.quantization.gguf_blocks import read_blocks, scheme_of
+from unifiedserve.quantization.gguf_blocks import block_of, read_blocks, scheme_of
 from unifiedserve.quantization.matrix import QuantizedMatrix
 from unifiedserve.quantization.scheme import Scheme
+from unifiedserve.ranks.parts import Cut
 
 _DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 #: what comes before the names of a language model's tensors in a model of several networks
@@ -57,25 +60,42 @@ class GGUFTensors:
         return [*(self._tower.headers() if self._tower else ()), *language]
 
     def read(self) -> Iterator[tuple[str, Tensor | QuantizedMatrix]]:
-        return chain(self._tower.read() if self._tower else (), self._read_language())
+        return ((name, load(None)) for name, load in self.loads())
 
-    def _read_language(self) -> Iterator[tuple[str, Tensor | QuantizedMatrix]]:
+    def loads(self) -> Iterator[tuple[str, Callable[[Cut | None], Tensor | QuantizedMatrix]]]:
+        """Map the file into memory. Of the tower's tensors each is read whole, whatever the part."""
+        return chain(self._tower.loads() if self._tower else (), self._loads_of_language())
+
+    def _loads_of_language(self) -> Iterator[tuple[str, Callable[[Cut | None], Tensor | QuantizedMatrix]]]:
         data = np.memmap(self._path, mode="r")
         for name, place in self._places.items():
             stored = data[place.offset : place.offset + place.size].reshape(place.shape[0], -1)
-            rows = self._in_order(stored, name)
-            scheme = self._schemes[name]
-            yield name, read_blocks(rows, place.kind, scheme) if scheme else self._plain(rows, name, place)
+            yield name, partial(self._load, stored, name, place.kind)
 
-    def _in_order(self, rows: NDArray[np.uint8], name: str) -> NDArray[np.uint8]:
+    def _load(self, stored: NDArray[np.uint8], name: str, kind: str, cut: Cut | None) -> Tensor | QuantizedMatrix:
+        """Read a tensor whose rows are stored as uint8 [outputs, bytes], or the whole blocks around a part."""
+        first, last = (0, len(stored)) if cut is None or cut.dim else (cut.start, cut.stop)
+        rows = stored[self._order(len(stored), name)[first:last]]
+        if cut is None or cut.dim == 0:
+            return self._values(rows, name, kind)
+        values, size = block_of(kind)
+        region = cut.widened(values, rows.shape[1] // size * values)
+        blocks = slice(region.start // values * size, region.stop // values * size)
+        return part_of(name, self._values(rows[:, blocks], name, kind), cut.within(region))
+
+    def _order(self, outputs: int, name: str) -> NDArray[np.intp]:
         """Undo llama.cpp's order of rows. It turns pairs of neighbours, where transformers turns halves."""
+        rows = np.arange(outputs)
         heads = self._heads.get(name.split(".")[-2]) if self._architecture == "llama" else None
-        if not heads:
-            return rows
-        return rows.reshape(heads, len(rows) // heads // 2, 2, -1).swapaxes(1, 2).reshape(rows.shape)
+        return rows.reshape(heads, outputs // heads // 2, 2).swapaxes(1, 2).reshape(-1) if heads else rows
 
-    def _plain(self, rows: NDArray[np.uint8], name: str, place: Place) -> Tensor:
-        values = torch.from_numpy(np.array(rows)).view(_DTYPES[place.kind]).view(place.shape)
+    def _values(self, rows: NDArray[np.uint8], name: str, kind: str) -> Tensor | QuantizedMatrix:
+        scheme = self._schemes[name]
+        return read_blocks(rows, kind, scheme) if scheme else self._plain(rows, name, kind)
+
+    def _plain(self, rows: NDArray[np.uint8], name: str, kind: str) -> Tensor:
+        values = torch.from_numpy(np.ascontiguousarray(rows)).view(_DTYPES[kind])
+        values = values if len(self._places[name].shape) > 1 else values.flatten()
         is_gain = self._architecture.startswith("gemma") and name.endswith("norm.weight")
         return values - 1 if is_gain else values  # llama.cpp adds the 1 that Gemma multiplies by beside its gains
 

@@ -1,6 +1,7 @@
 """Give the tensors of a vision tower's GGUF file transformers' names."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -8,13 +9,15 @@ import gguf
 import numpy as np
 import torch
 from gguf import GGMLQuantizationType as Kind
+from numpy.typing import NDArray
 from torch import Tensor
 
 from unifiedserve.errors import ConfigError
-from unifiedserve.memory.tensors import Header
+from unifiedserve.memory.tensors import Header, load_of
 from unifiedserve.models.gguf.table import Place, Table
 from unifiedserve.models.gguf.towers import TOWERS
 from unifiedserve.models.gguf.towers.base import Source
+from unifiedserve.ranks.parts import Cut
 
 _UP, _DOWN = "ffn_up.", "ffn_down."
 
@@ -41,11 +44,14 @@ class TowerTensors:
     def headers(self) -> list[Header]:
         return [Header(name, torch.float32, shape) for name, shape in self._wanted.items()]
 
-    def read(self) -> Iterator[tuple[str, Tensor]]:
+    def loads(self) -> Iterator[tuple[str, Callable[[Cut | None], Tensor]]]:
         data = np.memmap(self._path, mode="r")
         for name, source in self._sources.items():
-            parts = [_values(data, self._places[stored]) for stored in source.names]
-            yield name, source.join(parts).reshape(self._wanted[name])
+            yield name, partial(self._load, data, name, source)
+
+    def _load(self, data: NDArray[np.uint8], name: str, source: Source, cut: Cut | None) -> Tensor:
+        parts = [_values(data, self._places[stored]) for stored in source.names]
+        return load_of(source.join(parts).reshape(self._wanted[name]))(cut)
 
     def _check_size(self, name: str, source: Source) -> None:
         shapes = [self._places[stored].shape for stored in source.names]
