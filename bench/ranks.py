@@ -1,7 +1,8 @@
 """Decode over two ranks, each on a core of its own, beside one process with two threads on the same cores.
 
-The processes live side by side and take turns in one run. What is timed is a step of decode: embedding, layers
-and logits of a batch, and the tokens that come next.
+A third way is a single rank with two threads, which does all that ranks do but wait for others. The processes live side
+by side and take turns in one run. What is timed is a step of decode: embedding, layers and logits of a batch, and the
+tokens that come next. A ratio is the median of those of steps with the same number, of which all ways do one in a row.
 
     python bench/ranks.py MODEL --json bench/results/ranks.json
 """
@@ -15,7 +16,7 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import torch
 import typer
@@ -39,10 +40,24 @@ from unifiedserve.ranks.messages import Leave
 from unifiedserve.ranks.parts import RankPart
 
 RANKS = 2
-ROUNDS = 12
-STEPS = 8  # in a round
+ROUNDS = 96
 CONTEXT = 256
 _NETWORKS = (Network.LANGUAGE,)
+
+
+class Role(NamedTuple):
+    """What a process is: one rank of several, or one that knows nothing of ranks (None)."""
+
+    rank: int | None
+    ranks: int = 1
+
+    @property
+    def threads(self) -> int:
+        return RANKS // self.ranks
+
+
+#: the processes that are told to step
+TIMED = {"alone": Role(None), "one rank": Role(0), "ranks": Role(0, RANKS)}
 
 
 class Setting:
@@ -57,66 +72,73 @@ class Setting:
         dtype: torch.dtype = getattr(torch, self.dtype)
         return dtype
 
-    def part(self, rank: int | None) -> RankPart | None:
+    def part(self, role: Role) -> RankPart | None:
         """Return a rank's part; None for the whole."""
-        return None if rank is None else RankPart(load_config(self.model).get_text_config(), rank, RANKS)
+        text = load_config(self.model).get_text_config()
+        return None if role.rank is None else RankPart(text, role.rank, role.ranks)
 
-    def load(self, rank: int | None, group: Group | None) -> LanguageAdapter:
-        """Load what this process has of the language model."""
-        weights = attach_weights(f"{self.name}-weights-{rank}")
+    def load(self, role: Role, group: Group | None) -> LanguageAdapter:
+        """Load what a process has of the language model, on its cores."""
+        cores = sorted(os.sched_getaffinity(0))[:RANKS]
+        os.sched_setaffinity(0, cores if role.ranks == 1 else {cores[role.rank or 0]})
+        torch.set_num_threads(role.threads)
+        weights = attach_weights(self.weights(role))
         return load_adapter(self.model, weights, self.torch_dtype, CPU, _NETWORKS, group)
 
-    def group(self, rank: int) -> Group:
+    def weights(self, role: Role) -> str:
+        """Return the name of a process's weights; a single rank has the whole."""
+        return f"{self.name}-weights-{role.rank or 0}of{role.ranks}"
+
+    def group(self, role: Role) -> Group | None:
         """Become a rank."""
-        part = self.part(rank)
-        assert part is not None
-        inboxes = [MessageQueue.attach(f"{self.name}-{each}") for each in range(1, RANKS)]
-        return Group(part, Collective.join(self.name, rank), inboxes)
+        part = self.part(role)
+        if part is None:
+            return None
+        inboxes = [MessageQueue.attach(self.inbox(each)) for each in range(1, role.ranks)]
+        return Group(part, Collective.join(self.collective(role.ranks), part.rank), inboxes)
+
+    def collective(self, ranks: int) -> str:
+        return f"{self.name}-{ranks}"
+
+    def inbox(self, rank: int) -> str:
+        return f"{self.name}-inbox-{rank}"
 
 
 @torch.inference_mode()
-def measured(setting: Setting, rank: int | None, orders: Connection) -> None:
-    """Be the process alone (None), or rank 0: time steps when told to."""
-    cores = sorted(os.sched_getaffinity(0))[:RANKS]
-    os.sched_setaffinity(0, cores if rank is None else {cores[rank]})
-    torch.set_num_threads(RANKS if rank is None else 1)
-    group = None if rank is None else setting.group(rank)
-    adapter = setting.load(rank, group)
-    step = DecodeStep(adapter, setting.batch, CONTEXT, 1 if rank is None else RANKS)
+def measured(setting: Setting, role: Role, orders: Connection) -> None:
+    """Be alone, or rank 0: time a step when told to, behind one that brings its data back into the caches."""
+    group = setting.group(role)
+    adapter = setting.load(role, group)
+    step = DecodeStep(adapter, setting.batch, CONTEXT, role.ranks)
     orders.send((step.pool.name, step.layout))
     while orders.recv():
-        seconds = []
-        for _ in range(STEPS):
-            start = time.perf_counter()
-            step()
-            seconds.append(time.perf_counter() - start)
-        orders.send(seconds)
+        step()
+        start = time.perf_counter()
+        step()
+        orders.send(time.perf_counter() - start)
     if group is not None:
         group.tell(Leave())
     step.close()
 
 
-def following(setting: Setting, rank: int, orders: Connection) -> None:
+def following(setting: Setting, role: Role, orders: Connection) -> None:
     """Be another rank."""
-    os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[rank]})
-    torch.set_num_threads(1)
-    adapter = setting.load(rank, setting.group(rank))
+    adapter = setting.load(role, setting.group(role))
     pool, layout = orders.recv()
     assert adapter.part is not None
-    follow(adapter.part, KVCache(PagePool.attach(pool), layout, rank=rank))
+    follow(adapter.part, KVCache(PagePool.attach(pool), layout, rank=adapter.part.group.part.rank))
 
 
 @contextmanager
-def stored(setting: Setting) -> Iterator[dict[int | None, int]]:
+def stored(setting: Setting) -> Iterator[list[int]]:
     """Store the language model's weights, whole and by rank; yield the bytes of each."""
-    config, sizes, made = load_config(setting.model), dict[int | None, int](), list[Memory]()
+    config, sizes, made = load_config(setting.model), list[int](), list[Memory]()
     wanted = wanted_by(_NETWORKS, config)
     try:
-        for rank in (None, *range(RANKS)):
-            source = weight_source(EngineConfig(), setting.model, config, CPU, setting.dtype, setting.part(rank))
-            sizes[rank] = weights_bytes(source, setting.torch_dtype, wanted)
-            name = f"{setting.name}-weights-{rank}"
-            made.append(create_weights(source, name, setting.torch_dtype, CPU.place, wanted))
+        for role in (Role(None), *(Role(rank, RANKS) for rank in range(RANKS))):
+            source = weight_source(EngineConfig(), setting.model, config, CPU, setting.dtype, setting.part(role))
+            sizes.append(weights_bytes(source, setting.torch_dtype, wanted))
+            made.append(create_weights(source, setting.weights(role), setting.torch_dtype, CPU.place, wanted))
             write_weights(made[-1:], source)
         yield sizes
     finally:
@@ -127,8 +149,8 @@ def stored(setting: Setting) -> Iterator[dict[int | None, int]]:
 @contextmanager
 def joined(setting: Setting) -> Iterator[None]:
     """Make what the ranks share."""
-    shared: list[Any] = [Collective.create(setting.name, RANKS)]
-    shared += [MessageQueue.create(f"{setting.name}-{rank}", 8 << 20) for rank in range(1, RANKS)]
+    shared: list[Any] = [Collective.create(setting.collective(ranks), ranks) for ranks in (1, RANKS)]
+    shared += [MessageQueue.create(setting.inbox(rank), 8 << 20) for rank in range(1, RANKS)]
     try:
         yield
     finally:
@@ -142,25 +164,44 @@ def measure(setting: Setting) -> dict[str, Any]:
     with stored(setting) as sizes, joined(setting):
         ends: dict[str, Connection] = {}
         processes = []
-        for who, act, rank in (("alone", measured, None), ("ranks", measured, 0), ("other", following, 1)):
+        for who, role in {**TIMED, "other": Role(1, RANKS)}.items():
             ends[who], theirs = spawn.Pipe()
-            processes.append(spawn.Process(target=act, args=(setting, rank, theirs)))
+            act = measured if who in TIMED else following
+            processes.append(spawn.Process(target=act, args=(setting, role, theirs)))
             processes[-1].start()
-        ends["alone"].recv()
-        ends["other"].send(ends["ranks"].recv())
-        seconds: dict[str, list[float]] = {"alone": [], "ranks": []}
-        for number in range(ROUNDS + 1):
-            for who, found in seconds.items():
-                ends[who].send(True)
-                steps = ends[who].recv()
-                found += steps if number else []  # the first round faults pages in
-        for who in seconds:
+        shapes = {who: ends[who].recv() for who in TIMED}
+        ends["other"].send(shapes["ranks"])
+        seconds = timed({who: ends[who] for who in TIMED})
+        for who in TIMED:
             ends[who].send(False)
         for process in processes:
             process.join()
-    taken = {who: {"step_seconds": median(found), "steps": len(found)} for who, found in seconds.items()}
-    weights = {"whole": sizes[None], "ranks": [sizes[rank] for rank in range(RANKS)]}
-    return {"batch": setting.batch, "dtype": setting.dtype, "context": CONTEXT, "weights_bytes": weights, **taken}
+    return {
+        "batch": setting.batch,
+        "dtype": setting.dtype,
+        "context": CONTEXT,
+        "weights_bytes": {"whole": sizes[0], "ranks": sizes[1:]},
+        **{who: {"step_seconds": median(found), "steps": len(found)} for who, found in seconds.items()},
+        "paired": {who: paired(found, seconds["alone"]) for who, found in seconds.items() if who != "alone"},
+    }
+
+
+def timed(ends: dict[str, Connection]) -> dict[str, list[float]]:
+    """Return the seconds of a step each in every round, in an order that turns round by round."""
+    seconds: dict[str, list[float]] = {who: [] for who in ends}
+    order = list(ends)
+    for number in range(ROUNDS + 1):
+        for who in order:
+            ends[who].send(True)
+            step = ends[who].recv()
+            seconds[who] += [step] if number else []  # the first round faults pages in
+        order.append(order.pop(0))
+    return seconds
+
+
+def paired(seconds: list[float], beside: list[float]) -> float:
+    """Return how many times as long steps take as those beside them."""
+    return median(own / other for own, other in zip(seconds, beside, strict=True))
 
 
 def main(
@@ -180,7 +221,8 @@ def main(
         share = max(row["weights_bytes"]["ranks"]) / row["weights_bytes"]["whole"]
         console.print(
             f"batch {batch}: {batch / alone:.1f} tokens/s with two threads, {batch / ranks:.1f} with two ranks "
-            f"({alone / ranks:.2f} x); a rank has {share:.3f} of the weights"
+            f"({1 / row['paired']['ranks']:.2f} x); a rank has {share:.3f} of the weights; "
+            f"one rank takes {row['paired']['one rank']:.3f} x as long as none"
         )
     command = " ".join(["python", *sys.argv])
     json_file.write_text(json.dumps({"command": command, "machine": describe_machine(), "rows": rows}, indent=1) + "\n")
