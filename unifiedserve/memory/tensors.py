@@ -64,7 +64,7 @@ class StoredTensors(Tensors, Protocol):
     """Read a model's tensors as `Tensors`, or parts of them."""
 
     def loads(self) -> Iterator[tuple[str, Callable[[Cut | None], Tensor]]]:
-        """Yield for each of the headers once, by its name, a function that reads a part; None: the whole."""
+        """Yield a function that reads a part, for each of the headers once. None: the whole."""
 
 
 class StoredWeights(Weights, Protocol):

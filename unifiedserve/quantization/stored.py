@@ -53,7 +53,7 @@ class Module(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """Say that a weight's outputs, or its inputs, lie along a dimension of a tensor, so many to an element."""
+    """Locate a weight's outputs or inputs: along a dimension, so many to an element."""
 
     dim: int
     per: int = 1
@@ -91,7 +91,7 @@ class StoredWeight(NamedTuple):
         return part_of(self.header.name, value, cut.within(region))
 
     def _unit(self, dim: int) -> int:
-        """Return of how many outputs, or inputs, a region must be a multiple to be decoded alone."""
+        """Return the unit of outputs, or inputs, that can be decoded alone."""
         group = self.header.scheme.group if self.header.scheme and dim else 1
         return math.lcm(group, *(axis.per for axes in self.parts.values() if (axis := axes[dim])))
 

@@ -73,7 +73,7 @@ class GGUFTensors:
             yield name, partial(self._load, stored, name, place.kind)
 
     def _load(self, stored: NDArray[np.uint8], name: str, kind: str, cut: Cut | None) -> Tensor | QuantizedMatrix:
-        """Read a tensor whose rows are stored as uint8 [outputs, bytes], or the whole blocks around a part."""
+        """Read a tensor, or a part of it. Its rows are stored as uint8 [outputs, bytes]."""
         first, last = (0, len(stored)) if cut is None or cut.dim else (cut.start, cut.stop)
         rows = stored[self._order(len(stored), name)[first:last]]
         if cut is None or cut.dim == 0:
