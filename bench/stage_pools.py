@@ -16,6 +16,7 @@ import secrets
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -110,8 +111,10 @@ def serving(model: str, placements: Sequence[str]) -> Iterator[str]:
     """Yield the URL of a router in front of a node for each placement."""
     with contextlib.ExitStack() as stack:
         options = ["--torch-threads=1", "--vision-threads=1", *NO_CACHES]
-        nodes = [stack.enter_context(daemon(model, "--placement", each, *options)).url for each in placements]
-        yield stack.enter_context(router(*nodes))
+        starting = [daemon(model, "--placement", each, *options) for each in placements]
+        with ThreadPoolExecutor(len(starting)) as pool:
+            nodes = list(pool.map(stack.enter_context, starting))
+        yield stack.enter_context(router(*(node.url for node in nodes)))
 
 
 def figures(seen: Seen) -> dict[str, Any]:

@@ -271,6 +271,18 @@ async def test_nobody_waits_for_a_node_that_hangs(token: int, monkeypatch: pytes
         assert second.requests[0].get("resume") == (None if token < 0 else [list(range(token))] if token else [])
 
 
+async def test_others_take_over_from_a_node_that_is_silent_for_two_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long one that nobody could replace would be waited for."""
+    monkeypatch.setattr("unifiedserve.cluster.router.nodes._AWAY", float("inf"))
+    first, second = FakeNode(), FakeNode(wait=1.0)
+    first.hangs_at = 17
+    async with cluster(first, second) as own:
+        assert (await own.client.post(CHAT, json=asked())).text == WHOLE
+        assert second.requests[0]["resume"] == [list(range(17))]
+        (known, _) = own.router.nodes.each()
+        assert known.missed >= 2
+
+
 async def test_a_node_that_cannot_be_reached_is_named() -> None:
     node = FakeNode()
     async with cluster(node) as own:

@@ -164,6 +164,19 @@ def test_media_larger_than_an_encode_nodes_buffers_are_refused_in_a_line(nodes: 
     assert "\n" not in told.message
 
 
+def test_an_encode_node_passes_a_video_through_a_small_patch_buffer(
+    checkpoint: Path, nodes: Nodes, hf: Reference, clips: Callable[[int], Clip], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CLUSTER_KEY, KEY)
+    small = {**DEFAULTS, "patch_buffer_mib": 1, "model": str(checkpoint), "placement": "v+e"}
+    asked = question("64 frames", clips)
+    assert sum(frame.nbytes for frame in clips(64).frames) > 2 << 20
+    with daemon.running(EngineConfig.of(**small)) as encoder:
+        assert answer(nodes.text, asked, [encoder.url]) == hf.generate(asked.case, TOKENS)
+        encoder.wait_idle()
+    nodes.wait_idle()
+
+
 def test_strangers_and_what_is_no_request_are_refused(nodes: Nodes) -> None:
     assert ask_to_encode(nodes.encode[0], b"", key="another").status_code == 403
     assert ask_to_encode(nodes.encode[0], b"\x00\x00").status_code == 400

@@ -38,6 +38,18 @@ def window_of(units: Sequence[BufferPages], buffers: BufferPages) -> Window | No
     return Window(patch, visual, min(patch // largest.patch, visual // largest.visual))
 
 
+def patch_window_of(units: Sequence[BufferPages], patch: int) -> Window | None:
+    """Return the window for units whose visual tokens stay: it passes on pages of the patch buffer, which has so many.
+
+    None if that holds all of them, or not even the largest.
+    """
+    total, largest = total_of(units), max((unit.patch for unit in units), default=0)
+    if total.patch <= patch or largest > patch:
+        return None
+    passed = max(largest, patch // 2)
+    return Window(passed, total.visual, passed // largest)
+
+
 def schedule_vision(
     requests: Sequence[VisionState], free: Mapping[str, BufferPages], first_elsewhere: Mapping[str, Place] = NOBODY
 ) -> list[int]:

@@ -19,8 +19,8 @@ from unifiedserve.placement import Stage
 T = TypeVar("T")
 
 _LOOK = 0.2  # seconds from one look at a node's load to the next
-_PATIENCE = aiohttp.ClientTimeout(total=1.0)
-_MISSED = 2  # looks without an answer after which a node gets no more requests
+_PATIENCE = aiohttp.ClientTimeout(total=0.7)
+_MISSED = 2  # looks without an answer after which a node gets no more requests, and others take over those it has
 _AWAY = 5.0  # seconds after which one that cannot be reached is named, and nobody waits for it any more
 
 
@@ -231,18 +231,25 @@ class Nodes:
 
     async def _look(self, node: Node) -> None:
         while True:
+            silent = False
             try:
                 url = f"{node.member.url}/v1/load"
                 async with self._http.get(url, headers=key_header(), timeout=_PATIENCE) as response:
                     node.report = msgspec.json.decode(await response.read(), type=LoadReport)
                 node.missed, node.heard = 0, time.monotonic()
-            except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError):
+            except TimeoutError:
+                node.missed, silent = node.missed + 1, True
+            except (aiohttp.ClientError, msgspec.DecodeError):
                 node.missed += 1
-                if node.is_away:
-                    node.give_up()
             self._place(node)
+            if node.is_away or (silent and node.missed >= _MISSED and self._has_others(node)):
+                node.give_up()
             self._changed.set()
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(0 if silent and node.missed < _MISSED else _LOOK)
+
+    def _has_others(self, node: Node) -> bool:
+        """Tell whether others take the requests of a node that gets no more."""
+        return bool(node.report and self._fleets.get(node.report.model))
 
     def _place(self, node: Node) -> None:
         """Put a node where it gets requests of its model, or take it away."""

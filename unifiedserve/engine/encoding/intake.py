@@ -1,7 +1,7 @@
 """Record prompts whose media are encoded for another node."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -17,9 +17,13 @@ from unifiedserve.memory.shared import EngineLayout
 from unifiedserve.messages.api import GenerateRequest, MediaInput
 from unifiedserve.messages.encoding import EncodeRequest, Features
 from unifiedserve.messages.media import ExpandedPrompt
+from unifiedserve.messages.pages import Window
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.seen import RequestPages
 from unifiedserve.models.base import Processor
+from unifiedserve.scheduling.vision import BufferPages, patch_window_of, total_of
+
+_POOLS = ("patch", "visual")
 
 
 class EncodeIntake:
@@ -50,7 +54,7 @@ class EncodeIntake:
 
         Raises RequestError for what can never be encoded here.
         """
-        pages, media = self._pages(asked), request.media
+        (pages, window), media = self._pages(asked), request.media
         spool = Spool(self._arena_name, next(self._numbers))
         try:
             spool.take(media)
@@ -60,7 +64,7 @@ class EncodeIntake:
         prompt = ExpandedPrompt(asked.token_ids, asked.media, list(range(len(asked.media))))
         sampling = SamplingParams(max_tokens=0)
         active = ActiveRequest(
-            PlannedRequest(request, prompt, sampling, [], pages),
+            PlannedRequest(request, prompt, sampling, [], pages, window),
             arrival,
             [Answer(self._processor.tokenizer, sampling, len(prompt.token_ids))],
             spool=spool,
@@ -89,22 +93,27 @@ class EncodeIntake:
         ]
         return GenerateRequest(id=asked.id, media=media, priority=asked.priority)
 
-    def _pages(self, asked: EncodeRequest) -> RequestPages:
-        """Return the pages that a request takes. Raises RequestError if a buffer has fewer."""
-        sizes = self._config.memory
-        needed = {"patch": 0, "visual": 0}
-        for source in asked.sources:
-            patch = -(-source.plan.patches_per_unit // sizes.patch_page_rows)
-            needed["patch"] += patch * len(source.wanted)
-            tokens = [source.plan.unit_tokens(unit) for unit in source.wanted]
-            needed["visual"] += sum(-(-count // sizes.visual_page_tokens) for count in tokens)
-        for pool, pages in needed.items():
-            _, size = self._layout.smallest(pool)
-            if pages > size.pages:
+    def _pages(self, asked: EncodeRequest) -> tuple[RequestPages, Window | None]:
+        """Return the pages that a request takes. Patches that do not fit go through a window: encoded ones make room.
+
+        Raises RequestError if a buffer has fewer pages.
+        """
+        units, sizes = list(self._units(asked)), {pool: self._layout.smallest(pool)[1].pages for pool in _POOLS}
+        window = patch_window_of(units, sizes["patch"])
+        needed = BufferPages(window.patch, window.visual) if window else total_of(units)
+        for pool, pages in zip(_POOLS, needed, strict=True):
+            if pages > sizes[pool]:
                 raise RequestError(
-                    f"the request needs {pages} pages of an encode node's {pool} buffer, which has {size.pages}: ask "
+                    f"the request needs {pages} pages of an encode node's {pool} buffer, which has {sizes[pool]}: ask "
                     f"for less, or start encode nodes with a larger --{pool}-buffer-mib",
                     param="messages",
                     code="buffer_too_small",
                 )
-        return RequestPages(needed["patch"], needed["visual"], 0)
+        return RequestPages(*needed, 0), window
+
+    def _units(self, asked: EncodeRequest) -> Iterator[BufferPages]:
+        sizes = self._config.memory
+        for source in asked.sources:
+            patch = -(-source.plan.patches_per_unit // sizes.patch_page_rows)
+            for unit in source.wanted:
+                yield BufferPages(patch, -(-source.plan.unit_tokens(unit) // sizes.visual_page_tokens))

@@ -114,6 +114,7 @@ class Dispatch:
         self._table.tally.begin(active.work)
         vision = vision_request(active, request.ticket, request.reuse)
         assert vision is not None
+        request.window = vision.window
         for encoder in route.encode:
             self._workers.send(encoder, request)
         self._table.begin(uid, active, [0], Load(route, {Stage.VISION: tokens, Stage.ENCODE: tokens}))
