@@ -12,7 +12,6 @@ import json
 import os
 import random
 import re
-import signal
 import socket
 import statistics
 import sys
@@ -104,12 +103,11 @@ class Cast:
         for question in QUESTIONS:
             self._expected[question] = (await Stream(self._http, question, self._tokens).answer(self._routers)).text
 
-    async def next_round(self, left: list[Kind], streams: int) -> Round:
-        """Have the first of what is left happen that can happen now, and take it off."""
+    async def next_round(self, left: list[Kind], streams: int) -> Round | None:
+        """Have the first of what is left happen that can happen now, and take it off; None if it has not happened."""
         while not (possible := self._possible(left, status := await self._look())):
             await asyncio.sleep(LOOK)
         kind, urls = possible[0], await self._serving()
-        left.remove(kind)
         round, before = Round(kind), await self._breaks()
         questions = [self._draw.choice(QUESTIONS) for _ in range(streams)]
         after = self._draw.randrange(self._tokens // 4)
@@ -119,10 +117,13 @@ class Cast:
             *(each.answer(own) for each, own in zip(asking, routers, strict=True)), return_exceptions=True
         )
         await asyncio.gather(*(each.begun.wait() for each in asking))
-        await self._happen(kind, status, answers)
+        happened = await self._happen(kind, status, answers)
         for answer, question in zip(await answers, questions, strict=True):
             round.take(answer, self._expected[question])
         round.broken = max(0, await self._breaks() - before)
+        if not happened:
+            return None
+        left.remove(kind)
         return round
 
     async def _serving(self) -> list[str]:
@@ -157,26 +158,29 @@ class Cast:
             if (enough or kind not in RESTARTED) and (routers or kind is not Kind.ROUTER) and len(_nodes(status)) > 1
         ]
 
-    async def _happen(self, kind: Kind, status: ClusterStatus, answers: "asyncio.Future[Any]") -> None:
+    async def _happen(self, kind: Kind, status: ClusterStatus, answers: "asyncio.Future[Any]") -> bool:
+        """Have it happen to one node or router; return whether that was still there."""
         node = self._draw.choice(_nodes(status))
-        with suppress(psutil.NoSuchProcess):
+        try:
             if kind is Kind.ROUTER:
                 psutil.Process(self._draw.choice(status.routers).pid).kill()
             elif kind is Kind.SERVER:
                 psutil.Process(node.pid).kill()
-            elif kind is Kind.ACTOR and (actor := psutil.Process(node.pid).parent()):
-                actor.kill()
-            elif kind is Kind.WORKER and (workers := _workers(node.pid)):
-                self._draw.choice(workers).kill()
+            elif kind is Kind.ACTOR:
+                _actor(node.pid).kill()
+            elif kind is Kind.WORKER:
+                self._draw.choice(_workers(node.pid)).kill()
             elif kind is Kind.HANG:
-                os.kill(node.pid, signal.SIGSTOP)
-                await asyncio.wait([answers, asyncio.create_task(asyncio.sleep(HELD))], return_when="ALL_COMPLETED")
-                os.kill(node.pid, signal.SIGCONT)
+                psutil.Process(node.pid).suspend()
+                await _until(answers)
+                psutil.Process(node.pid).resume()
             elif kind is Kind.CUT:
-                way = self._far.way(node.url)
-                way.cut()
-                await asyncio.wait([answers, asyncio.create_task(asyncio.sleep(HELD))], return_when="ALL_COMPLETED")
-                way.mend()
+                self._far.way(node.url).cut()
+                await _until(answers)
+                self._far.way(node.url).mend()
+        except psutil.NoSuchProcess:
+            return False
+        return True
 
     async def _breaks(self) -> int:
         """Return how often routers have had other nodes go on; one that has just started counts from zero."""
@@ -192,10 +196,23 @@ def _nodes(status: ClusterStatus) -> list[NodeReport]:
     return [node for pool in status.pools for node in pool.nodes if node.phase is Phase.SERVING]
 
 
+async def _until(answers: "asyncio.Future[Any]") -> None:
+    """Wait for all answers, and so long as a node hangs or is cut off at least."""
+    await asyncio.gather(asyncio.wait([answers]), asyncio.sleep(HELD))
+
+
+def _actor(server: int) -> psutil.Process:
+    if actor := psutil.Process(server).parent():
+        return actor
+    raise psutil.NoSuchProcess(server)
+
+
 def _workers(server: int) -> list[psutil.Process]:
     """Return the processes that compute for a server: those that its zygote has forked."""
     found = psutil.Process(server).children(recursive=True)
-    return [each for each in found if each.name().startswith("us:") and each.name() != "us:zygote"]
+    if workers := [each for each in found if each.name().startswith("us:") and each.name() != "us:zygote"]:
+        return workers
+    raise psutil.NoSuchProcess(server)
 
 
 @asynccontextmanager
@@ -246,7 +263,9 @@ async def measure(nodes: int, deaths: int, streams: int, tokens: int) -> list[Ro
         cast = Cast(running, far, ports, tokens)
         await cast.learn()
         while left:
-            rounds.append(await cast.next_round(left, streams))
+            if (round := await cast.next_round(left, streams)) is None:
+                continue
+            rounds.append(round)
             lost, wrong = sum(len(each.lost) for each in rounds), sum(each.wrong for each in rounds)
             pause = max(rounds[-1].pauses, default=0.0)
             told = f"{len(rounds)} deaths in {time.monotonic() - began:.0f} s, {lost} lost, {wrong} wrong; "

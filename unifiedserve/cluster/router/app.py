@@ -63,7 +63,8 @@ class Router:
     async def running(self) -> AsyncIterator[None]:
         """Know the nodes as long as this lasts."""
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=20)
-        async with aiohttp.ClientSession(connector=connector, auto_decompress=False) as self.http:
+        cookies = aiohttp.DummyCookieJar()  # those of one client are not for another
+        async with aiohttp.ClientSession(connector=connector, auto_decompress=False, cookie_jar=cookies) as self.http:
             self.nodes = Nodes(self.http, self._policy)
             self.plans = Plans(self.http, self.nodes)
             following = asyncio.create_task(self._follow())

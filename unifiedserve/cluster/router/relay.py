@@ -12,7 +12,7 @@ from yarl import URL
 from unifiedserve.cluster.router.asked import Asked
 from unifiedserve.cluster.router.nodes import Need, Node, Nodes
 from unifiedserve.cluster.router.plans import Plans
-from unifiedserve.cluster.router.stream import Mark, MarkedStream
+from unifiedserve.cluster.router.stream import MarkedStream, Marks
 from unifiedserve.cluster.router.trip import Trip
 from unifiedserve.cluster.routing import Request
 from unifiedserve.config import cluster_key
@@ -63,7 +63,7 @@ class Relay:
         self._attempts = 0
         self._refusing: set[str] = set()  # nodes that have no room for it
         self._refusal: tuple[Head, bytes] | None = None  # what the last of them has said
-        self._begun: list[list[int]] | None = None  # the tokens that the client has; None: nothing of the answer
+        self._marks = Marks()  # of what the client has
         self._node: Node | None = None
         self._response: aiohttp.ClientResponse | None = None
         self._whole: bytes | None = None  # of an answer that is not streamed
@@ -103,9 +103,9 @@ class Relay:
         while True:
             self._node.streams.add(self._response)
             try:
-                reader = MarkedStream()
+                reader = MarkedStream(self._marks)
                 async for chunk in self._response.content.iter_any():
-                    if events := reader.take(chunk, self._note):
+                    if events := reader.take(chunk):
                         yield events
                 if SHUTTING_DOWN.encode() in reader.rest:
                     raise ConnectionResetError("it shuts down")
@@ -132,13 +132,6 @@ class Relay:
             self._trip.failed()
             reason = (await response.read()).decode(errors="replace")
             raise RequestError(f"no other node could go on with the answer: {reason}", ErrorKind.UNAVAILABLE)
-
-    def _note(self, mark: Mark) -> None:
-        self._begun = self._begun or []
-        if mark:
-            index, tokens = mark
-            self._begun += [[] for _ in range(index + 1 - len(self._begun))]
-            self._begun[index] += tokens
 
     def _lost(self, node: Node, error: BaseException) -> None:
         _log.warning("%s broke off (%s): another node goes on", node.member.name, str(error) or type(error).__name__)
@@ -222,8 +215,8 @@ class Relay:
     def _resuming(self) -> bytes:
         """Return the body. For an answer that has begun, it has the tokens that the client has."""
         body = self._asking.body
-        if self._begun is None:
+        if (begun := self._marks.tokens) is None:
             return body
         rest = body.lstrip().removeprefix(b"{").lstrip()
         comma = b"" if rest.startswith(b"}") else b","
-        return b'{"resume":' + msgspec.json.encode(self._begun) + comma + rest
+        return b'{"resume":' + msgspec.json.encode(begun) + comma + rest

@@ -21,7 +21,7 @@ def mark(delta: Delta | None = None) -> bytes:
     return b":\n\n" if delta is None else f":{delta.index} {','.join(map(str, delta.token_ids))}\n\n".encode()
 
 
-def read_mark(block: bytes) -> tuple[int, list[int]] | None:
+def read_mark(block: bytes | bytearray) -> tuple[int, list[int]] | None:
     """Return the number and the tokens of a mark's answer, None of an opening. Raises ValueError if it is no mark."""
     if not block.startswith(b":"):
         raise ValueError("no mark")
