@@ -28,6 +28,7 @@ class FakeNode:
         self.hangs_at: int | None = None  # the token of an answer from which on it says nothing any more
         self.refuses = 0  # requests that come next
         self.kept: set[str] = set()
+        self.timeline: dict[str, Any] = {}
         self.left = asyncio.Event()
         self.silent = asyncio.Event()
         self.pause = 0.0
@@ -72,6 +73,8 @@ class FakeNode:
         raise web.HTTPNotFound
 
     async def _kept(self, request: web.Request) -> web.Response:
+        if request.path == "/debug/trace":
+            return web.json_response({**self.timeline, "asked": request.query["request_id"]})
         if request.path not in self.kept:
             raise web.HTTPNotFound
         return web.json_response({"from": self.url})

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -311,6 +312,37 @@ async def test_what_became_of_requests_is_counted() -> None:
     assert samples["failures_total",] == samples["requests_in_flight",] == 0
     assert samples["node_wait_seconds", "n1"] == 1.0
     assert samples["time_to_answer_seconds_count",] == 1
+
+
+def a_timeline(origin: float, stage: str, start: float) -> dict[str, Any]:
+    names = [
+        {"ph": "M", "name": "process_name", "pid": row, "tid": 0, "args": {"name": name}}
+        for row, name in enumerate([stage, "idle"])
+    ]
+    work = {"ph": "X", "name": "step", "cat": stage, "pid": 0, "tid": 1, "ts": start, "dur": 5.0, "args": {}}
+    return {"traceEvents": [*names, work], "displayTimeUnit": "ms", "otherData": {"origin": origin}}
+
+
+async def test_a_request_is_drawn_over_its_nodes_by_one_clock() -> None:
+    """Two nodes count from other moments; the router's own steps are there, too, with the one that broke off."""
+    first, second, third = FakeNode(), FakeNode(wait=1.0), FakeNode(wait=2.0)
+    first.breaks_after = [5]
+    now = time.time()
+    first.timeline, second.timeline = a_timeline(now, "prefill", 3e6), a_timeline(now + 1, "decode", 2.5e6)
+    async with cluster(first, second, third) as own:
+        await own.client.post(CHAT, json=asked(), headers={"X-Request-Id": "one"})
+        trace = (await own.client.get("/debug/trace", params={"request_id": "chatcmpl-one"})).json()
+        refused = await own.client.get("/debug/trace")
+    events = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+    asked_of = {event["name"]: event["args"].get("error") for event in events if event["cat"] == "route"}
+    assert asked_of == {"ask n0": "broke off", "ask n1": None}
+    assert min(event["ts"] for event in events) == 0
+    begun = {event["cat"]: event["ts"] for event in events}
+    assert begun["decode"] - begun["prefill"] == pytest.approx(0.5e6, abs=1)
+    names = {event["pid"]: event["args"]["name"] for event in trace["traceEvents"] if event["ph"] == "M"}
+    assert set(names.values()) == {"router", "n0: prefill", "n1: decode"}
+    assert {event["pid"] for event in events} == set(names)
+    assert refused.status_code == 400
 
 
 async def test_nodes_go_on_with_the_callers_trace() -> None:

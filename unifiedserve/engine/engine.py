@@ -148,6 +148,7 @@ class Engine:
         active = await running.arrivals.take(request)
         alarm = running.lifecycle.set_alarm(active, request.deadline)
         trace = self._watching.traces.begin(request, active.arrival, self.model_name)
+        active.callers_trace = trace.caller
         try:
             running.lifecycle.submit(active)
             while not (active.complete and active.outputs.empty()):
@@ -168,14 +169,23 @@ class Engine:
         """Return what its visual tokens are, for other nodes to compare."""
         return self._started.workers.features
 
-    def encode(self, asked: EncodeRequest, data: Sequence[bytes]) -> AsyncGenerator[EncodedUnit | None, None]:
+    async def encode(self, asked: EncodeRequest, data: Sequence[bytes]) -> AsyncGenerator[EncodedUnit | None, None]:
         """Yield where another node can read each unit that it wants. None comes now and then, without an end.
 
         `data` are the media's bytes. Raises RequestError. Closing the iterator gives the pages back.
         """
         encoding = self._started.encoding
         assert encoding  # the placement shows the caller whether there is one
-        return encoding.encode(asked, data)
+        trace = self._watching.traces.begin_encoding(asked.id, self.model_name)
+        try:
+            async with contextlib.aclosing(encoding.encode(asked, data)) as units:
+                async for unit in units:
+                    yield unit
+        except RequestError as error:
+            trace.take(error)
+            raise
+        finally:
+            trace.end()
 
     async def plan(self, request: GenerateRequest) -> RequestPlan:
         """Return what would be done for a request if it came now; computes nothing on the model.

@@ -56,21 +56,21 @@ class _Work:
 class Trace:
     """Trace a request on its way. Belongs to the engine's event loop."""
 
-    def __init__(self, traces: "Traces", request: GenerateRequest, arrival: float, model: str) -> None:
-        """Begin with a request that was taken in at `arrival` (monotonic seconds)."""
-        self.id = request.id
+    def __init__(self, traces: "Traces", id: str, operation: str, arrival: float, model: str, answers: int) -> None:
+        """Begin with a request for so many answers that was taken in at `arrival` (monotonic seconds)."""
+        self.id = id
         self.uids: list[int] = []
         self.work: dict[Stage, _Work] = {}
         self.arrival = arrival
         self.first_token: float | None = None
-        self.operation = "embeddings" if request.embed else "chat" if request.messages else "text_completion"
+        self.operation = operation
         self.model = model
-        self.error: str | None = "aborted"  # unless it ends otherwise
+        self.error: str | None = "aborted" if answers else None  # unless it ends otherwise
         self.caller = CALLERS_TRACE.get({})
         self.prompt_tokens: int | None = None  # known with the first piece
         self.generated: dict[int, int] = {}  # by answer
         self.reasons: dict[int, str] = {}
-        self._answers = request.sampling.n
+        self._answers = answers
         self._traces = traces
 
     def take(self, piece: Delta | RequestError) -> None:
@@ -102,7 +102,14 @@ class Traces:
 
     def begin(self, request: GenerateRequest, arrival: float, model: str) -> Trace:
         """Return the trace of a request, which must be told of its end."""
-        trace = Trace(self, request, arrival, model)
+        operation = "embeddings" if request.embed else "chat" if request.messages else "text_completion"
+        return self._begun(Trace(self, request.id, operation, arrival, model, request.sampling.n))
+
+    def begin_encoding(self, id: str, model: str) -> Trace:
+        """Return the trace of what another node has encoded for a request. The node may hang up at any time."""
+        return self._begun(Trace(self, id, "encode", time.monotonic(), model, 0))
+
+    def _begun(self, trace: Trace) -> Trace:
         if self._tracer is not None:
             self._by_id[trace.id] = trace
         return trace

@@ -1,9 +1,10 @@
 """Trace the engine: spans of every stage, as Chrome/Perfetto trace JSON.
 
 Times are seconds of the system-wide monotonic clock, which all processes of a machine share; the trace
-counts microseconds from the engine's start.
+counts microseconds from the engine's start, and tells when that was.
 """
 
+import time
 from collections import deque
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
@@ -46,6 +47,7 @@ class Timeline:
     def __init__(self, origin: float, traces: Traces | None = None) -> None:
         """Count from `origin`, in monotonic seconds, and tell `traces` of all work."""
         self._origin = origin
+        self._since_1970 = time.time() - (time.monotonic() - origin)
         self._traces = traces or Traces()
         self._spans: deque[Span] = deque(maxlen=_KEPT_SPANS)
         self._intakes: deque[TakenIn] = deque(maxlen=_KEPT_SPANS)
@@ -99,6 +101,7 @@ class Timeline:
         return {
             "traceEvents": names + self._intake_events(request_id) + roles + self.events(spans),
             "displayTimeUnit": "ms",
+            "otherData": {"origin": self._since_1970},  # seconds since 1970
         }
 
     def events(self, spans: Iterable[Span]) -> list[dict[str, Any]]:
@@ -164,6 +167,6 @@ class Timeline:
             for instance, name, start, end in self._roles
         ]
 
-    def microseconds(self, time: float) -> float:
+    def microseconds(self, moment: float) -> float:
         """Return a time of the monotonic clock as the trace counts it."""
-        return round((time - self._origin) * 1e6, 1)
+        return round((moment - self._origin) * 1e6, 1)

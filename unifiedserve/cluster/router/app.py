@@ -23,6 +23,7 @@ from unifiedserve.cluster.router.metrics import RouterMetrics
 from unifiedserve.cluster.router.nodes import Nodes
 from unifiedserve.cluster.router.plans import Plans
 from unifiedserve.cluster.router.relay import Asking, Head, Relay
+from unifiedserve.cluster.router.timeline import RouterTimeline
 from unifiedserve.cluster.router.trip import Trip
 from unifiedserve.cluster.routing import Policy
 from unifiedserve.cluster.routing import Request as Routed
@@ -58,6 +59,7 @@ class Router:
         self.http: aiohttp.ClientSession
         self.nodes: Nodes
         self.plans: Plans
+        self.timeline: RouterTimeline
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -67,6 +69,7 @@ class Router:
         async with aiohttp.ClientSession(connector=connector, auto_decompress=False, cookie_jar=cookies) as self.http:
             self.nodes = Nodes(self.http, self._policy)
             self.plans = Plans(self.http, self.nodes)
+            self.timeline = RouterTimeline(self.http, self.nodes)
             following = asyncio.create_task(self._follow())
             try:
                 yield
@@ -146,6 +149,12 @@ class Router:
         """Return the router's own metrics in Prometheus' text format."""
         return web.Response(body=self.metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
+    async def trace(self, request: web.Request) -> web.StreamResponse:
+        """Return the timeline of a request over its nodes."""
+        if not (id := request.query.get("request_id")):
+            raise RequestError("a router draws one request at a time: name it, /debug/trace?request_id=ID")
+        return _json(await self.timeline.of(id, _passed(request.headers)))
+
     async def version(self, request: web.Request) -> web.StreamResponse:
         """Return the router's version."""
         return _json({"version": __version__})
@@ -168,7 +177,7 @@ class Router:
             node = await holder(self.http, self.nodes, kept, headers)
             routed = routed if node is None else routed._replace(only=node.member.name)
         asking = Asking(request.method, str(request.rel_url), body, headers, asked, routed)
-        trip = Trip(self.metrics, self._tracer, request.path, headers)
+        trip = Trip(self.metrics, self.timeline, self._tracer, request.path, headers)
         relay = Relay(self.http, self.nodes, self.plans, asking, trip)
         try:
             head = await relay.start()
@@ -197,6 +206,7 @@ def create_app(router: Router) -> web.Application:
     app.router.add_get("/health", router.health)
     app.router.add_get("/ready", router.ready)
     app.router.add_get("/metrics", router.read_metrics)
+    app.router.add_get("/debug/trace", router.trace)
     app.router.add_get("/version", router.version)
     return app
 

@@ -1,6 +1,6 @@
 """Count and trace a request on its way through a router.
 
-With OpenTelemetry a trip is a span, in it one for each node that was asked, and in that the spans of the node.
+It is kept for the router's timeline. With OpenTelemetry a trip is a span, in it one for each node that was asked, and in that the spans of the node.
 """
 
 import time
@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from unifiedserve.cluster.router.metrics import RouterMetrics
+from unifiedserve.cluster.router.timeline import RouterTimeline, Step
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer
@@ -16,9 +17,20 @@ if TYPE_CHECKING:
 class Trip:
     """Follow the trip of one request, which must `end`."""
 
-    def __init__(self, metrics: RouterMetrics, tracer: "Tracer | None", path: str, headers: Mapping[str, str]) -> None:
-        """Begin with a request to a path; its headers may name a trace that it is part of."""
+    def __init__(
+        self,
+        metrics: RouterMetrics,
+        timeline: RouterTimeline,
+        tracer: "Tracer | None",
+        path: str,
+        headers: Mapping[str, str],
+    ) -> None:
+        """Begin with a request to a path; its headers may name it, and a trace that it is part of."""
         self._metrics = metrics
+        self._timeline = timeline
+        self._id = headers.get("x-request-id", "")
+        self._steps: list[Step] = []
+        self._node, self._node_since = "", 0.0  # which serves it, and since when (seconds since 1970)
         self._tracer = tracer
         self._span = _begin(tracer, path, headers) if tracer else None
         self._asked: Span | None = None  # the node that serves it
@@ -27,9 +39,10 @@ class Trip:
 
     def asks(self, node: str) -> dict[str, str]:
         """Note that a node is asked; return the headers by which its trace is part of the request's."""
+        self._leave()
+        self._node, self._node_since = node, time.time()
         if self._tracer is None or self._span is None:
             return {}
-        self._leave()
         self._asked, headers = _ask(self._tracer, self._span, node)
         return headers
 
@@ -60,11 +73,15 @@ class Trip:
         """End it, with its answer or without."""
         self._metrics.in_flight.dec()
         self._leave()
+        self._timeline.add(self._id, self._steps)
         if self._span:
             self._span.end()
 
     def _leave(self, error: str | None = None) -> None:
-        """End the span of the node that was asked."""
+        """End the step of the node that was asked, and its span."""
+        if self._node:
+            self._steps.append(Step(self._node, self._node_since, time.time(), error or ""))
+            self._node = ""
         if self._asked:
             if error:
                 self._asked.set_attribute("error.type", error)

@@ -67,7 +67,7 @@ class Asking:
             head = self._head(active, sources, sizes)
             body = _body(head, sources)
             length = str(len(head) + sum(sizes))
-            headers = {**self._headers, "Content-Length": length}
+            headers = {**active.callers_trace, **self._headers, "Content-Length": length}
             async with self._http.stream("POST", url + PATH, content=body, headers=headers) as answer:
                 if answer.status_code != httpx.codes.OK:
                     raise NodeError(f"{url} answers {answer.status_code}: {_reason(await answer.aread())}")

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -50,6 +50,7 @@ class ActiveRequest:
     to_encode: dict[int, int] | None = None  # tokens of units that another node waits for; None: it is answered here
     is_lent: bool = False  # another node may read some of them
     lost_nodes: dict[str, str] = field(default_factory=dict)  # by URL, why a node did not encode what it was to
+    callers_trace: Mapping[str, str] = field(default_factory=dict)  # headers, for the nodes that encode
     encode_rounds: int = 0  # in which all nodes were asked again
     wanted_at: float = 0.0  # monotonic seconds, when other nodes were asked to encode, and when the last of it was read
     read_at: float = 0.0
