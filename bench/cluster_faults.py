@@ -313,7 +313,9 @@ def main(
     }
     print(json.dumps(told, indent=1))
     if path:
-        path.write_bytes(msgspec.json.format(msgspec.json.encode({**told, "rounds": list(map(asdict, rounds))}), indent=1))
+        path.write_bytes(
+            msgspec.json.format(msgspec.json.encode({**told, "rounds": list(map(asdict, rounds))}), indent=1)
+        )
 
 
 if __name__ == "__main__":

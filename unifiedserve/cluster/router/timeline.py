@@ -21,7 +21,7 @@ _ID = re.compile(r"^[a-z]+[-_]")  # what an endpoint puts before the id that a r
 
 
 class Step(NamedTuple):
-    """Record a node that was asked, between these times (seconds since 1970); `error` if it did not serve to the end."""
+    """Record a node that was asked, between these times (seconds since 1970); `error` if it has failed."""
 
     node: str
     start: float
@@ -33,6 +33,8 @@ class NodeTrace(msgspec.Struct):
     """Hold what a node tells of its timeline: events, and since when (seconds since 1970) their times count."""
 
     class Other(msgspec.Struct):
+        """Hold the moment."""
+
         origin: float
 
     traceEvents: list[dict[str, Any]]  # noqa: N815
@@ -96,7 +98,7 @@ def _event(step: Step) -> dict[str, Any]:
 
 
 def _moved(trace: NodeTrace, first: int, node: str) -> Iterable[dict[str, Any]]:
-    """Yield a node's events as processes from `first` on, in microseconds since 1970; processes without work are out."""
+    """Yield a node's events as processes from `first` on, in microseconds since 1970. Those without work are out."""
     busy = {event["pid"] for event in trace.traceEvents if event["ph"] == "X"}
     for event in trace.traceEvents:
         if event["pid"] not in busy:

@@ -1,6 +1,7 @@
 """Count and trace a request on its way through a router.
 
-It is kept for the router's timeline. With OpenTelemetry a trip is a span, in it one for each node that was asked, and in that the spans of the node.
+It is kept for the router's timeline. With OpenTelemetry a trip is a span, in it one for each node that was asked, and
+in that the spans of the node.
 """
 
 import time
