@@ -1,5 +1,6 @@
 """Run `unifiedserve router`: several servers behind one address."""
 
+import asyncio
 import math
 
 from unifiedserve.errors import ConfigError
@@ -10,8 +11,6 @@ from unifiedserve.server.listener import bind
 def run(nodes: str, host: str, port: int, policy: str, drain_timeout: float) -> None:
     """Route until a signal ends it. Raises ConfigError for a port in use, URLs that are none, or a library missing."""
     try:
-        import uvloop
-
         from unifiedserve.cluster.router.daemon import route
         from unifiedserve.cluster.router.members import FROM_STDIN, members_of
         from unifiedserve.cluster.routing import Policy
@@ -21,7 +20,7 @@ def run(nodes: str, host: str, port: int, policy: str, drain_timeout: float) -> 
         members_of(nodes)
     log_of_server("text", access_log=False)
     with bind(host, port) as listener:
-        uvloop.run(
+        asyncio.run(
             route(
                 nodes,
                 Policy(policy),

@@ -9,7 +9,7 @@ _MARK = re.compile(rb"\n\n(:[^\n]*)(?=\n\n)")
 
 
 class Marks:
-    """Hold the marks of an answer, which are read only if another node goes on with it."""
+    """Hold the marks of an answer, read only if another node goes on."""
 
     def __init__(self) -> None:
         self._held = bytearray()
