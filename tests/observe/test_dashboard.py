@@ -18,6 +18,7 @@ from unifiedserve.cluster.members import Member
 from unifiedserve.cluster.router.bodies import Bodies
 from unifiedserve.cluster.router.metrics import RouterMetrics
 from unifiedserve.cluster.router.nodes import Node, Nodes
+from unifiedserve.cluster.router.timeline import RouterTimeline
 from unifiedserve.cluster.router.trip import Trip
 from unifiedserve.messages.load import EngineLoad, LoadReport
 from unifiedserve.observe.metrics import Metrics
@@ -45,7 +46,7 @@ def router_metrics() -> RouterMetrics:
     node.report = LoadReport(model="m", version="0", started=0, healthy=True, max_model_len=1, load=EngineLoad())
     nodes = Mock(Nodes, waiting=0, each=lambda: [node])
     metrics = RouterMetrics(lambda: nodes, Bodies())
-    trip = Trip(metrics, None, "/", {})
+    trip = Trip(metrics, Mock(RouterTimeline), None, "/", {})
     trip.refused("n")
     trip.broke_off("n")
     trip.answered("n", 200)
