@@ -3,8 +3,8 @@
 Three workloads (mixed, bursts of images, long videos) are planned, each from a profile that is measured just before,
 because machines that others share change their speed. Then a server with each of the placements gets the very requests
 that were simulated, at the rate that was predicted for it, and at rates above or below until some hold and some do not.
-Everything is saved as soon as it is there: the same command goes on where it was stopped. Caches are off, as they are
-not simulated.
+Everything is saved as soon as it is there: the same command goes on where it was stopped. Caches and drafts are off, as
+they are not simulated.
 
     python bench/plan_proof.py CHECKPOINT --part 0.5
 """
@@ -58,7 +58,7 @@ from unifiedserve.profiling.subject import Subject
 FOLDER = Path(__file__).parent / "plan_workloads"
 CACHE = checkpoint.DEFAULT_FOLDER.parent / "plan-proof"
 FRAMES = 16
-NO_CACHES = ("--no-prefix-cache", "--visual-cache-mib", "0")
+AS_SIMULATED = ("--no-prefix-cache", "--visual-cache-mib", "0", "--speculative-tokens", "0")
 EFFORT = FULL._replace(pair_seconds=0.5)  # cores share themselves out as the simulator knows
 STEP, MOST_RUNS = 1.2, 3  # between two rates that are tried; rates tried with a server
 
@@ -158,7 +158,7 @@ class Proof:
     def _measured(self, name: str, case: Case, choice: Choice, rate: float) -> Run:
         options = " ".join(flags(choice.options)).split()
         media = ("--allowed-local-media-path", str(CACHE))
-        with daemon(str(self._model), "--placement", choice.placement, *options, *NO_CACHES, *media) as server:
+        with daemon(str(self._model), "--placement", choice.placement, *options, *AS_SIMULATED, *media) as server:
             records = asyncio.run(self._ask(server.url, name, case, rate))
         simulated = case.simulate(candidate_of(choice), rate)
         assert simulated is not None
@@ -215,10 +215,13 @@ def candidate_of(choice: Choice) -> Candidate:
 
 
 def show(results: Results, console: Console) -> None:
-    """Print predicted beside measured, and how far the choice is from the best that was measured."""
+    """Print predicted beside measured, and how far the choice is from the best that was measured.
+
+    Beside the goodput stand the times of the targets with which nine tenths of the requests would just hold them.
+    """
     for name, servers in results.servers.items():
         table = Table(title=name)
-        for heading in ("", "placement", "goodput, 1/s", "TTFT p90, s", "TBT p99, ms"):
+        for heading in ("", "placement", "goodput, 1/s", "targets, times", "TTFT p90, s", "TBT p99, ms"):
             table.add_column(heading)
         for server in servers:
             runs = server.runs[:1]
@@ -226,6 +229,7 @@ def show(results: Results, console: Console) -> None:
                 server.role,
                 server.choice.placement,
                 beside(server.choice.value, server.measured),
+                *(beside(run.predicted.scale, run.measured.scale) for run in runs),
                 *(beside(run.predicted.ttft_p90, run.measured.ttft_p90) for run in runs),
                 *(beside(run.predicted.tbt_p99, run.measured.tbt_p99, 1000) for run in runs),
             )

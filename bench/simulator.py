@@ -2,7 +2,8 @@
 
 Texts, images and videos come as a Poisson process, in several courses. What the stages cost is measured before and
 after each of them as stage_costs.py does, on a second daemon, for a machine that others share changes its speed within
-minutes. Ratios are simulated by real; caches are off, as they are not simulated.
+minutes. Ratios are simulated by real; caches and drafts are off, as they are
+not simulated.
 
     python bench/simulator.py CHECKPOINT --courses 3 --seconds 60 --rate 0.3
 """
@@ -40,7 +41,6 @@ from unifiedserve.scheduling import budget_of
 from unifiedserve.scheduling.simulation import Arrival, Cores, FreePages, Simulator, StageCosts
 from unifiedserve.scheduling.targets import Targets
 
-GOP_SECONDS = 10  # of the videos
 PATCHES_A_TOKEN = 4
 UNIT_FRAMES = 2  # frames of a video that make an encode unit
 AROUND = 2  # tokens around a medium's
@@ -121,14 +121,14 @@ def arrival(uid: int, due: float, work: Work, asked: Asked, config: EngineConfig
         return Arrival(ticket, [asked.prompt_tokens], [], work.generate)
     tokens = visual_tokens(work, asked)
     around = asked.prompt_tokens - units * tokens
-    decode = costs.video_second * VIDEO_SECONDS / units if work.frames else costs.image
+    decode = costs.video(VIDEO_SECONDS, work.frames) / units if work.frames else costs.image
     return Arrival(
         ticket,
         [around // 2, *[0] * (units - 1), around - around // 2],
         [tokens] * units,
         work.generate,
         decode,
-        gop=max(1, units * GOP_SECONDS // VIDEO_SECONDS) if work.frames else 0,
+        gop=max(1, round(units * costs.gop_seconds / VIDEO_SECONDS)) if work.frames else 0,
         patch_pages=-(-tokens * PATCHES_A_TOKEN // config.memory.patch_page_rows),
         media=1,
     )
@@ -264,7 +264,7 @@ def main(
     found = footage.ensure(media_folder, console, quick=False)
     asked = [workload(found, rate, seconds, seed + number) for number in range(courses)]
     config = EngineConfig.of(placement=placement, order=order)
-    options = (*NO_CACHES, "--kv-cache-mib", KV_CACHE_MIB)
+    options = (*NO_CACHES, "--speculative-tokens", "0", "--kv-cache-mib", KV_CACHE_MIB)
     with (
         serving(model, media_folder, *options, "--no-overlap", "--placement", placement) as other,
         serving(model, media_folder, *options, "--order", order, "--placement", placement) as daemon,

@@ -46,7 +46,7 @@ async def measured(
     url: str, model: Path, found: footage.Media, repeats: int, step: Callable[[str], object]
 ) -> StageCosts:
     """Return the costs on a daemon that does nothing else; `step` is told what is measured next."""
-    media = Media(found.images[0], found.videos[0], VIDEO_SECONDS)
+    media = Media.of(found.images[0], found.videos[0])
     async with httpx.AsyncClient(base_url=url, timeout=300) as http:
         asker = Asker(http, Prompts(model).text)
         return (await measure_costs(asker, media, FULL._replace(repeats=repeats), step)).stage_costs()
@@ -65,7 +65,7 @@ def main(
     """Measure what the stages' work costs."""
     console = Console()
     found = footage.ensure(media_folder, console, quick=False)
-    options = (*NO_CACHES, "--no-overlap", "--placement", placement)
+    options = (*NO_CACHES, "--speculative-tokens", "0", "--no-overlap", "--placement", placement)
     with serving(model, media_folder, *options) as daemon, Progress(console=console, transient=True) as progress:
         task = progress.add_task("starting", total=None)
         costs = asyncio.run(

@@ -10,13 +10,12 @@ from unifiedserve.errors import ConfigError
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.planning.workload import RequestSize, Workload
 from unifiedserve.profiles import HardwareProfile
-from unifiedserve.scheduling.simulation import Arrival
+from unifiedserve.scheduling.simulation import Arrival, StageCosts
 
 FPS, MOST_FRAMES = 2.0, 768  # of a video, as Qwen2.5-VL samples it
 _PATCH_PAGE_ROWS = MemoryOptions().patch_page_rows
 _FRAMES_A_UNIT = 2
-_UNIT_TOKENS = 256  # to which small units are put together: fewer to simulate, and none fills a step by itself
-_GOP_SECONDS = 10.0  # of most videos: 250 frames
+_UNIT_TOKENS, _UNIT_SECONDS = 256, 0.01  # to which small units are put together: fewer to simulate
 
 
 class _Unit(msgspec.Struct, frozen=True):
@@ -59,7 +58,7 @@ def _arrival(ticket: Ticket, size: RequestSize, exact: bool, profile: HardwarePr
         [unit.tokens for unit in units],
         size.output_tokens,
         sum(unit.decode for unit in units) / len(units),
-        gop=_gop(len(units), sum(size.seconds)),
+        gop=_gop(len(units), sum(size.seconds), profile.costs.gop_seconds),
         patch_pages=-(-patches // _PATCH_PAGE_ROWS),
         media=len(size.pixels) + len(size.seconds),
     )
@@ -75,10 +74,16 @@ def _video(seconds: float, frames: int | None, profile: HardwareProfile) -> list
         raise ConfigError("the profile has no model_sizes.frame_tokens, and there are videos: say how many a frame has")
     pairs = max(1, round((frames or min(MOST_FRAMES, seconds * FPS)) / _FRAMES_A_UNIT))
     tokens = max(1, round(_FRAMES_A_UNIT * profile.model_sizes.frame_tokens))
-    count = -(-pairs // max(1, _UNIT_TOKENS // tokens))
-    return [_Unit(round(tokens * pairs / count), profile.costs.video_second * seconds / count)] * count
+    count = -(-pairs // max(1, _most_tokens(profile.costs) // tokens))
+    decode = profile.costs.video(seconds, _FRAMES_A_UNIT * pairs)
+    return [_Unit(round(tokens * pairs / count), decode / count)] * count
 
 
-def _gop(units: int, seconds: float) -> int:
+def _most_tokens(costs: StageCosts) -> int:
+    """Return to how many visual tokens small units are put together: no step becomes longer by more than a moment."""
+    return min(_UNIT_TOKENS, int(_UNIT_SECONDS / costs.visual_token) if costs.visual_token else _UNIT_TOKENS)
+
+
+def _gop(units: int, seconds: float, gop_seconds: float) -> int:
     """Return how many units of a video lie in a GOP; 0: there is none."""
-    return max(1, round(units * _GOP_SECONDS / seconds)) if seconds else 0
+    return max(1, round(units * gop_seconds / seconds)) if seconds else 0

@@ -12,11 +12,12 @@ IMAGE, VIDEO = FOLDER / "shapes.jpg", FOLDER / "telescope.mp4"
 
 
 class Media(NamedTuple):
-    """Name files of the server's kinds, and how long the video is (seconds)."""
+    """Name files of the server's kinds, and how long the video and its GOPs are (seconds)."""
 
     image: Path
     video: Path
     video_seconds: float
+    gop_seconds: float
 
     @classmethod
     def of(cls, image: Path = IMAGE, video: Path = VIDEO) -> "Media":
@@ -26,11 +27,12 @@ class Media(NamedTuple):
                 raise ConfigError(f"{path}: no such file")
         try:
             seconds = flashcodec.VideoDecoder(video).metadata.duration_seconds
+            gops = len(flashcodec.analyse_bitstream(video).gops)
         except (flashcodec.DecodeError, ValueError) as error:
             raise ConfigError(f"{video}: {error}") from error
         if not seconds:
             raise ConfigError(f"{video}: does not say how long it is")
-        return cls(image.resolve(), video.resolve(), float(seconds))
+        return cls(image.resolve(), video.resolve(), float(seconds), seconds / gops)
 
     @property
     def folder(self) -> str:

@@ -1,7 +1,7 @@
 """Cost the stages' work: requests one at a time, and the server's timeline of them.
 
 The server must decode all media before it encodes them (--no-overlap), so that no two stages compute at once, and have
-no caches. Each cost is fitted to medians.
+no caches. Steps without drafts each take a sequence one token further. Each cost is fitted to medians.
 """
 
 import asyncio
@@ -21,9 +21,10 @@ from unifiedserve.profiling.found import Found
 from unifiedserve.profiling.media import Media
 from unifiedserve.profiling.samples import Samples, spread
 from unifiedserve.profiling.spans import Span, intervals, named
+from unifiedserve.scheduling.simulation import StageCosts
 
-#: a server in which each question is as good as new, and no two stages compute at once
-SERVER_OPTIONS = ("--no-prefix-cache", "--visual-cache-mib", "0", "--no-overlap")
+#: a server in which each question is as good as new, each decode step alike, and no two stages compute at once
+SERVER_OPTIONS = ("--no-prefix-cache", "--visual-cache-mib", "0", "--no-overlap", "--speculative-tokens", "0")
 _TEXT = 64  # tokens around media
 _ENDLESS = 4000  # tokens
 
@@ -39,7 +40,7 @@ async def measure_costs(asker: Asker, media: Media, effort: Effort, step: Step) 
     found = found.with_more(await _decode(asker, context, effort, step))
     if video:
         found = found.with_more(await _encode(asker, media, effort, step))
-        found = found.with_more(await _video(asker, video, media.video_seconds, found.costs, effort, step))
+        found = found.with_more(await _video(asker, video, media, found.costs, effort, step))
     return found
 
 
@@ -123,10 +124,11 @@ async def _encode(asker: Asker, media: Media, effort: Effort, step: Step) -> Fou
 
 
 async def _video(
-    asker: Asker, video: Work, video_seconds: float, costs: Mapping[str, float], effort: Effort, step: Step
+    asker: Asker, video: Work, media: Media, costs: Mapping[str, float], effort: Effort, step: Step
 ) -> Found:
     """Measure a lone video, then one beside a stream: decode takes half of the cores from the encoder, which waits."""
     around, analyses, cores, steps, shares = [], [], [], [], []
+    whole = StageCosts(video_second=1.0, gop_seconds=media.gop_seconds).video(media.video_seconds, video.frames)
     for number in range(effort.repeats):
         step(f"a video alone and beside a stream, {number + 1} of {effort.repeats}")
         asked = await asker.ask(video)
@@ -134,7 +136,7 @@ async def _video(
         queue, units = named(spans, Stage.VISION, "queue")[0], named(spans, Stage.VISION)
         around.append(_around(asked, queue, spans))
         analyses.append(units[0].start - queue.end)
-        cores.append(sum(unit.seconds for unit in units) / video_seconds)
+        cores.append(sum(unit.seconds for unit in units) / whole)
         beside, decoding = await _beside_a_stream(asker, video)
         steps += [span.seconds for span in decoding if span.end < beside[-1].end]
         shares.append(Shared.of(named(spans, Stage.ENCODE), beside, decoding))
@@ -143,6 +145,7 @@ async def _video(
         "medium": max(0.0, median(around) - costs["intake"] - 2 * costs["message"]),
         "analysis": max(0.0, median(analyses)),
         "video_second": median(cores),
+        "gop_seconds": media.gop_seconds,
         "half": max(1.0, median(steps) / lone) if steps else 1.0,
         "waste": waste(shares, len(os.sched_getaffinity(0))),
     }

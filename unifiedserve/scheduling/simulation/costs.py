@@ -29,7 +29,8 @@ class StageCosts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     visual_token: float = 0.0
     encoder_layers: int = 1  # of equal length, in between which short prompts may go
     image: float = 0.0  # to decode one, on a core
-    video_second: float = 0.0  # to decode a second of a video, on a core
+    video_second: float = 0.0  # to decode all of a second of a video, on a core
+    gop_seconds: float = 10.0  # of a video's groups of pictures, by default 250 frames
     intake: float = 0.0  # a request in the HTTP server
     medium: float = 0.0  # the same for each image or video: read, analysed, planned
     analysis: float = 0.0  # of a request's media in vision, before the first unit is decoded
@@ -72,6 +73,16 @@ class StageCosts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     def encode(self, visual_tokens: int) -> float:
         """Return the seconds of a batch of the encoder."""
         return self.encode_batch + visual_tokens * self.visual_token
+
+    def video(self, seconds: float, frames: int) -> float:
+        """Return the seconds that decoding a video takes a core.
+
+        So many frames, evenly spread, are looked at. A GOP is decoded up to the last of them within it, and not at all
+        without any.
+        """
+        spacing, gop = seconds / frames, min(self.gop_seconds, seconds)
+        part = 1 - spacing / gop / 2 if spacing <= gop else gop / spacing / 2
+        return part * seconds * self.video_second
 
     def steps(self, slower: float = 1.0) -> StepSeconds:
         """Return the steps' costs in a worker alone on its device, so many times slower."""

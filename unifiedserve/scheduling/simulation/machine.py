@@ -46,8 +46,8 @@ class Sharing(Protocol):
 class Cores:
     """Share the cores of a CPU: each thread gets at most one, in proportion to its weight (CFS's, sched(7)).
 
-    Threads of one step wait for each other: of what a step gets, the part `waste` is lost in proportion to what it does
-    not get.
+    Threads of one step wait for each other. Work on all cores holds them up alike; work on some of them holds up some
+    threads: of what a step gets, the part `waste` is lost in proportion to what such narrow work takes of its cores.
     """
 
     rests = True
@@ -88,18 +88,27 @@ class Cores:
 
     def _shared_out(self, count: int, demands: Sequence[Demand]) -> list[float]:
         """Share out the cores to the heaviest threads first: others get their unused part (max-min fair)."""
-        rates = [0.0] * len(demands)
+        got = [0.0] * len(demands)
         left = float(count)
         weights = [demand.threads * NICE_STEP**-demand.nice for demand in demands]
         waiting = sum(weights)
         for i in sorted(range(len(demands)), key=lambda i: demands[i].nice):
-            threads = demands[i].threads
-            cores = min(float(threads), left * weights[i] / waiting)
-            share = cores / threads
-            rates[i] = share * (1 - self._waste * (1 - share)) if threads > 1 else share
-            left -= cores
+            got[i] = min(float(demands[i].threads), left * weights[i] / waiting)
+            left -= got[i]
             waiting -= weights[i]
-        return rates
+        narrow = [cores if demand.threads < count else 0.0 for demand, cores in zip(demands, got, strict=True)]
+        held_up = sum(narrow)
+        return [
+            self._rate(cores / demand.threads, (held_up - own) / demand.threads if demand.threads > 1 else 0.0)
+            for demand, cores, own in zip(demands, got, narrow, strict=True)
+        ]
+
+    def _rate(self, share: float, held_up: float) -> float:
+        """Return how fast a step goes that gets a share of its cores.
+
+        Narrow work takes the part `held_up` of them.
+        """
+        return share * (1 - self._waste * min(1 - share, held_up))
 
 
 class Work(NamedTuple):
