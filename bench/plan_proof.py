@@ -7,6 +7,7 @@ Everything is saved as soon as it is there: the same command goes on where it wa
 they are not simulated.
 
     python bench/plan_proof.py CHECKPOINT --part 0.5
+    python bench/plan_proof.py --replay RESULTS --out AGAIN      # what was measured, by today's simulator
 """
 
 import asyncio
@@ -160,9 +161,18 @@ class Proof:
         media = ("--allowed-local-media-path", str(CACHE))
         with daemon(str(self._model), "--placement", choice.placement, *options, *AS_SIMULATED, *media) as server:
             records = asyncio.run(self._ask(server.url, name, case, rate))
-        simulated = case.simulate(candidate_of(choice), rate)
-        assert simulated is not None
-        return Run(rate, case.latencies(simulated), latencies(records, case.tokens, case.slo))
+        return Run(rate, predicted(case, choice, rate), latencies(records, case.tokens, case.slo))
+
+    def replay(self, name: str) -> None:
+        """Predict once more what was planned and measured."""
+        case = self._case(name)
+        for server in self._results.servers[name]:
+            self._console.print(f"{name}: {server.role}")
+            reached = score(case, candidate_of(server.choice), Wanted("goodput", precision=0.02))
+            server.choice = msgspec.structs.replace(server.choice, value=reached.value, too_high=reached.too_high)
+            for run in server.runs:
+                run.predicted = predicted(case, server.choice, run.rate)
+            self._save()
 
     async def _ask(self, url: str, name: str, case: Case, rate: float) -> list[Record]:
         count, asked = self._count(name), WORKLOADS[name]
@@ -183,6 +193,13 @@ class Proof:
             raise KeyboardInterrupt
         by_id = {record.request: record for record in run.records}
         return [by_id[each.request.id] for each in due]
+
+
+def predicted(case: Case, choice: Choice, rate: float) -> Latencies:
+    """Return what clients would see at a rate."""
+    simulated = case.simulate(candidate_of(choice), rate)
+    assert simulated is not None
+    return case.latencies(simulated)
 
 
 def planned(case: Case, seconds: float) -> list[Server]:
@@ -212,6 +229,15 @@ def candidate_of(choice: Choice) -> Candidate:
     known = {name: value for name, value in choice.options.items() if name in Candidate.__struct_fields__}
     targets = bool({"slo_ttft", "slo_tbt"} & set(choice.options))
     return Candidate(method="", label=choice.label, placement=choice.placement, devices=1, targets=targets, **known)
+
+
+def replayed(path: Path, profile: HardwareProfile | None) -> Results:
+    """Return saved results to be predicted once more, by another profile if there is one."""
+    results = msgspec.json.decode(path.read_bytes(), type=Results)
+    results.command = " ".join(["python", *sys.argv])
+    if profile:
+        results.profiles = dict.fromkeys(results.profiles, profile)
+    return results
 
 
 def show(results: Results, console: Console) -> None:
@@ -286,13 +312,16 @@ def main(
     seconds: Annotated[float, typer.Option(help="Of each search")] = 60.0,
     part: Annotated[float, typer.Option(help="Of the requests")] = 1.0,
     again: Annotated[bool, typer.Option("--again", help="Begin anew, whatever was saved")] = False,
+    replay: Annotated[Path | None, typer.Option(help="Results to predict once more; nothing is measured")] = None,
     out: Annotated[Path, typer.Option(help="Where everything is saved")] = Path("bench/results/plan-proof.json"),
 ) -> None:
     """Compare predictions with measurements."""
     console = Console()
-    if not (model / "config.json").exists():
+    if not (replay or (model / "config.json").exists()):
         checkpoint.make(model)
-    if out.exists() and not again:
+    if replay:
+        results = replayed(replay, read_profile(profile) if profile else None)
+    elif out.exists() and not again:
         results = msgspec.json.decode(out.read_bytes(), type=Results)
     else:
         results = Results(" ".join(["python", *sys.argv]), describe_machine(), part)
@@ -303,8 +332,8 @@ def main(
     save()
     proof = Proof(model, results, read_profile(profile) if profile else None, save, console)
     try:
-        for name in only or list(WORKLOADS):
-            proof.run(name, seconds)
+        for name in only or list(results.servers if replay else WORKLOADS):
+            proof.replay(name) if replay else proof.run(name, seconds)
     except KeyboardInterrupt:
         console.print("stopped: the same command goes on")
     show(results, console)
