@@ -73,7 +73,7 @@ DRAWN: dict[str, Draw] = {
     "papers/simulated/*.json": beside(
         simulated.figure.draw, lambda found: msgspec.convert(found, simulated.figure.Figure)
     ),
-    "plan-proof.json": beside(plan_proof.draw, lambda found: msgspec.convert(found, plan_proof.Results)),
+    "plan-proof*.json": beside(plan_proof.draw, lambda found: msgspec.convert(found, plan_proof.Results)),
     "quantization.json": quantization,
     "scheduler-step.json": beside(
         scheduler_step.draw, lambda found: [scheduler_step.Point(**each) for each in found["points"]]
