@@ -217,7 +217,7 @@ def test_ctrl_c_stops_the_daemon_cleanly(tmp_path: Path) -> None:
 
 
 def test_a_second_ctrl_c_ends_running_requests_with_a_clear_error() -> None:
-    with daemon("", "--kv-cache-mib", "64") as (url, process):
+    with daemon("", "--kv-cache-mib", "128") as (url, process):
         body = {
             "messages": [{"role": "user", "content": "hi"}],
             "max_tokens": 30000,
