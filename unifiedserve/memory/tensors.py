@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from math import prod
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -14,6 +14,10 @@ from unifiedserve.memory.checkpoint import weight_files
 from unifiedserve.quantization.matrix import QuantizedMatrix
 from unifiedserve.quantization.scheme import Scheme
 from unifiedserve.ranks.parts import Cut
+
+T = TypeVar("T")
+Load = Callable[[Cut | None], Tensor]  # reads a part of a tensor; None: the whole
+LoadWeight = Callable[[Cut | None], Tensor | QuantizedMatrix]
 
 _DTYPES = {
     "F64": torch.float64,
@@ -63,14 +67,14 @@ class Weights(Protocol):
 class StoredTensors(Tensors, Protocol):
     """Read a model's tensors as `Tensors`, or parts of them."""
 
-    def loads(self) -> Iterator[tuple[str, Callable[[Cut | None], Tensor]]]:
+    def loads(self) -> Iterator[tuple[str, Load]]:
         """Yield a function that reads a part, for each of the headers once. None: the whole."""
 
 
 class StoredWeights(Weights, Protocol):
     """Read a model's tensors as `Weights`, or parts of them."""
 
-    def loads(self) -> Iterator[tuple[str, Callable[[Cut | None], Tensor | QuantizedMatrix]]]:
+    def loads(self) -> Iterator[tuple[str, LoadWeight]]:
         """Yield functions as `StoredTensors` does. A part is read with what whole words and groups of codes need."""
 
 
@@ -90,9 +94,9 @@ class SafetensorsFiles:
         return headers
 
     def read(self) -> Iterator[tuple[str, Tensor]]:
-        return ((name, load(None)) for name, load in self.loads())
+        return whole(self.loads())
 
-    def loads(self) -> Iterator[tuple[str, Callable[[Cut | None], Tensor]]]:
+    def loads(self) -> Iterator[tuple[str, Load]]:
         """Map the files into memory, of which no more is read than the parts."""
         for path in self._files:
             with safe_open(path, framework="pt") as file:
@@ -100,7 +104,12 @@ class SafetensorsFiles:
                     yield name, load_of(file.get_tensor(name))
 
 
-def load_of(tensor: Tensor) -> Callable[[Cut | None], Tensor]:
+def whole(loads: Iterator[tuple[str, Callable[[Cut | None], T]]]) -> Iterator[tuple[str, T]]:
+    """Yield all tensors whole that functions read."""
+    return ((name, load(None)) for name, load in loads)
+
+
+def load_of(tensor: Tensor) -> Load:
     """Return a function that returns a part of a tensor."""
     return lambda cut: tensor if cut is None else cut.of(tensor)
 

@@ -4,7 +4,7 @@ All tensors are cut from one row of normal numbers, which repeats itself; where 
 The period is a prime, so no two rows of a matrix are alike.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from copy import deepcopy
 from math import prod
 from typing import Any
@@ -13,9 +13,8 @@ from zlib import crc32
 import torch
 from torch import Tensor
 
-from unifiedserve.memory.tensors import Header, load_of
+from unifiedserve.memory.tensors import Header, Load, load_of, whole
 from unifiedserve.models.loading import empty_checkpoint
-from unifiedserve.ranks.parts import Cut
 
 _PERIOD = 1_048_573
 _DEVIATION = 0.02  # what most families begin training with
@@ -38,9 +37,9 @@ class DummyTensors:
         return [Header(name, tensor.dtype, list(tensor.shape)) for name, tensor in self._tensors.items()]
 
     def read(self) -> Iterator[tuple[str, Tensor]]:
-        return ((name, load(None)) for name, load in self.loads())
+        return whole(self.loads())
 
-    def loads(self) -> Iterator[tuple[str, Callable[[Cut | None], Tensor]]]:
+    def loads(self) -> Iterator[tuple[str, Load]]:
         numbers = self._numbers(max(tensor.numel() for tensor in self._tensors.values()))
         for name, tensor in self._tensors.items():
             yield name, load_of(self._values(name, tensor.shape, numbers))

@@ -1,6 +1,6 @@
 """Read the weights of a quantised checkpoint from the tensors in its files."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -8,14 +8,13 @@ import torch
 from torch import Tensor
 
 from unifiedserve.errors import ConfigError
-from unifiedserve.memory.tensors import Header, StoredTensors
+from unifiedserve.memory.tensors import Header, Load, LoadWeight, StoredTensors, whole
 from unifiedserve.quantization.awq import AWQ
 from unifiedserve.quantization.compressed_tensors import CompressedTensors
 from unifiedserve.quantization.float8 import FP8
 from unifiedserve.quantization.gptq import GPTQ
 from unifiedserve.quantization.matrix import QuantizedMatrix
-from unifiedserve.quantization.stored import Format, Load, Module, StoredWeight
-from unifiedserve.ranks.parts import Cut
+from unifiedserve.quantization.stored import Format, Module, StoredWeight
 
 _FORMATS: dict[str, type[AWQ | GPTQ | CompressedTensors | FP8]] = {
     "awq": AWQ,
@@ -65,9 +64,9 @@ class QuantizedTensors:
         return [header for name, header in shown.items() if _part(name) not in _HIDDEN]
 
     def read(self) -> Iterator[tuple[str, Tensor | QuantizedMatrix]]:
-        return ((name, load(None)) for name, load in self.loads())
+        return whole(self.loads())
 
-    def loads(self) -> Iterator[tuple[str, Callable[[Cut | None], Tensor | QuantizedMatrix]]]:
+    def loads(self) -> Iterator[tuple[str, LoadWeight]]:
         """Yield each weight as soon as all its tensors have come."""
         weights = self._weights(self._source.headers())
         gathered: dict[str, dict[str, Load]] = {}

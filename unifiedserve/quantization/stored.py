@@ -10,12 +10,10 @@ from torch import Tensor
 
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.part import part_of
-from unifiedserve.memory.tensors import Header
+from unifiedserve.memory.tensors import Header, Load
 from unifiedserve.quantization.matrix import QuantizedMatrix
 from unifiedserve.quantization.scheme import Scheme, kernel_group
 from unifiedserve.ranks.parts import Cut
-
-Load = Callable[[Cut | None], Tensor]
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 

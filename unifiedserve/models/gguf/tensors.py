@@ -1,7 +1,7 @@
 """Give the tensors of a GGUF file transformers' names and order of rows."""
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.part import part_of
-from unifiedserve.memory.tensors import Header
+from unifiedserve.memory.tensors import Header, LoadWeight, whole
 from unifiedserve.memory.weights import neighbours
 from unifiedserve.models.gguf.table import Place, Table, read_table
 from unifiedserve.models.gguf.text_config import COMPUTED
@@ -60,13 +60,13 @@ class GGUFTensors:
         return [*(self._tower.headers() if self._tower else ()), *language]
 
     def read(self) -> Iterator[tuple[str, Tensor | QuantizedMatrix]]:
-        return ((name, load(None)) for name, load in self.loads())
+        return whole(self.loads())
 
-    def loads(self) -> Iterator[tuple[str, Callable[[Cut | None], Tensor | QuantizedMatrix]]]:
+    def loads(self) -> Iterator[tuple[str, LoadWeight]]:
         """Map the file into memory. Of the tower's tensors each is read whole, whatever the part."""
         return chain(self._tower.loads() if self._tower else (), self._loads_of_language())
 
-    def _loads_of_language(self) -> Iterator[tuple[str, Callable[[Cut | None], Tensor | QuantizedMatrix]]]:
+    def _loads_of_language(self) -> Iterator[tuple[str, LoadWeight]]:
         data = np.memmap(self._path, mode="r")
         for name, place in self._places.items():
             stored = data[place.offset : place.offset + place.size].reshape(place.shape[0], -1)

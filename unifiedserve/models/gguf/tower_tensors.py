@@ -1,6 +1,6 @@
 """Give the tensors of a vision tower's GGUF file transformers' names."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from math import prod
 from typing import Any
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unifiedserve.errors import ConfigError
-from unifiedserve.memory.tensors import Header, load_of
+from unifiedserve.memory.tensors import Header, Load, load_of
 from unifiedserve.models.gguf.table import Place, Table
 from unifiedserve.models.gguf.towers import TOWERS
 from unifiedserve.models.gguf.towers.base import Source
@@ -44,7 +44,7 @@ class TowerTensors:
     def headers(self) -> list[Header]:
         return [Header(name, torch.float32, shape) for name, shape in self._wanted.items()]
 
-    def loads(self) -> Iterator[tuple[str, Callable[[Cut | None], Tensor]]]:
+    def loads(self) -> Iterator[tuple[str, Load]]:
         data = np.memmap(self._path, mode="r")
         for name, source in self._sources.items():
             yield name, partial(self._load, data, name, source)
