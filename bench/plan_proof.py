@@ -312,7 +312,9 @@ def main(
     seconds: Annotated[float, typer.Option(help="Of each search")] = 60.0,
     part: Annotated[float, typer.Option(help="Of the requests")] = 1.0,
     again: Annotated[bool, typer.Option("--again", help="Begin anew, whatever was saved")] = False,
-    replay: Annotated[Path | None, typer.Option(help="Results to predict once more; nothing is measured")] = None,
+    replay: Annotated[
+        Path | None, typer.Option(exists=True, help="Results to predict once more; nothing is measured")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Where everything is saved")] = Path("bench/results/plan-proof.json"),
 ) -> None:
     """Compare predictions with measurements."""
