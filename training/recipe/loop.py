@@ -19,6 +19,7 @@ from training.recipe.network import Network, Reading
 from training.recipe.progress import shares_right
 from training.recipe.prompts import IGNORED
 from training.world.sampling import Recipe
+from unifiedserve.device.cpu import CPU
 
 SHORT, ANY = Recipe((1, 2), (2.0, 8.0)), Recipe((1, 4), (2.0, 16.0))
 CURRICULUM = (
@@ -64,7 +65,8 @@ class Trainer:
         self._exams = Batches(tokenizer, lessons, options.seed, pool, EXAMINATION)
         config = bundled_config(tokenizer)
         self.model: Any = make_model(config, options.seed).to(options.device)
-        self._network = Network(self.model, options.fast).to(options.device)
+        self._dtype = torch.bfloat16 if options.device != "cpu" else getattr(torch, CPU.best_dtype())
+        self._network = Network(self.model, options.fast, self._dtype).to(options.device)
         torch.manual_seed(options.seed)
         self.heads = Heads(config["hidden_size"]).to(options.device)
         self.optimizers = self._make_optimizers()
@@ -164,7 +166,7 @@ class Trainer:
     def _forward(self, batch: Batch) -> tuple[Tensor, Reading | None]:
         """Return visual tokens, and what reading gives if there are questions."""
         batch = batch.to(self.options.device)
-        with torch.autocast(self.options.device, torch.bfloat16):
+        with torch.autocast(self.options.device, self._dtype, enabled=self._dtype != torch.float32):
             visual = self._network.encode(batch)
             return visual, self._network.read(batch, visual) if batch.turns else None
 

@@ -33,11 +33,14 @@ class Reading(NamedTuple):
 
 
 class Network(nn.Module):
-    """The forward pass of transformers' `model`; `fast` compiles what treats each token alone: a minute, once."""
+    """The forward pass of transformers' `model`; `fast` compiles what treats each token alone: a minute, once.
 
-    def __init__(self, model: Any, fast: bool = False) -> None:
+    `dtype` is that of autocast around it.
+    """
+
+    def __init__(self, model: Any, fast: bool = False, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
-        self.model = model
+        self.model, self._dtype = model, dtype
         self._embed = torch.compile(embed, dynamic=True) if fast else embed
         self._before = torch.compile(before, dynamic=True) if fast else before
         self._after = torch.compile(after, dynamic=True) if fast else after
@@ -50,7 +53,7 @@ class Network(nn.Module):
         groups = batch.clips * batch.groups
         hidden = self._embed(batch.rows, mean, deviation, visual.patch_embed.proj.weight.flatten(1))
         cosine, sine = visual.rotary_pos_emb(hidden, patch_positions(batch.grid).to(hidden.device))
-        cosine, sine = (x.bfloat16().repeat(groups, 1) for x in (cosine, sine))
+        cosine, sine = (x.to(self._dtype).repeat(groups, 1) for x in (cosine, sine))
         for block in visual.blocks:
             attention, count = block.attn, block.attn.num_heads
             parts = self._before(block.norm1, (attention.qkv,), hidden, cosine, sine, (count, count, count))
@@ -68,8 +71,10 @@ class Network(nn.Module):
         prefix = start + own.shape[1]
         embeds = language.embed_tokens(ids)
         embeds = torch.cat([embeds[:, :start], own.to(embeds.dtype), embeds[:, prefix:]], dim=1)
-        cosine, sine = (_flat(x, prefix).bfloat16() for x in language.rotary_emb(embeds, batch.sequences["positions"]))
-        bias = torch.where(sight(batch.sequences["branches"][:, prefix:], prefix), 0.0, float("-inf")).bfloat16()
+        turns = language.rotary_emb(embeds, batch.sequences["positions"])
+        cosine, sine = (_flat(x, prefix).to(self._dtype) for x in turns)
+        seen = sight(batch.sequences["branches"][:, prefix:], prefix)
+        bias = torch.where(seen, 0.0, float("-inf")).to(self._dtype)
         hidden, inner = _flat(embeds, prefix), {}
         answered = _flat(batch.sequences["turns"], prefix) >= 0
         for number, layer in enumerate(language.layers):
