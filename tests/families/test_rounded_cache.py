@@ -7,12 +7,13 @@ import torch
 from builders import Loaded
 from conformance_cases import TOKENS, cases, prepare
 from model_loop import Loop
-from reference import transformers
+from reference import Case, transformers
 from torch import Tensor
 
 LAYERS = ["DynamicLayer", "DynamicSlidingWindowLayer"]  # of transformers' cache
 #: llama-like layers, windows and tokens that see later ones, recurrent states beside keys, cross-attention
 FAMILIES = ["qwen2_5_vl", "llava", "gemma3", "qwen3_5_text", "mllama"]
+CLOSE = 0.02  # of the standard deviation of the logits
 
 
 def rounded(x: Tensor) -> Tensor:
@@ -35,12 +36,27 @@ def rounding_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("loaded", FAMILIES, indirect=True)
 @pytest.mark.usefixtures("rounding_transformers")
 def test_equals_rounded_transformers(loaded: Loaded) -> None:
-    eos = loaded.ours.eos_token_ids
+    """Until two tokens are so close that a key's last bit, hence its code, may decide between them."""
+    eos, counts = loaded.ours.eos_token_ids, []
     for case in cases(loaded).values():
-        expected = loaded.hf.generate(case, TOKENS)
+        expected, clear = certain(loaded, case)
         for chunk in (16, 1 << 30):
             loop = Loop(loaded.adapter, kv_dtype=torch.int8)
             try:
-                assert loop.generate([prepare(loaded, case)], TOKENS, chunk, eos) == [expected]
+                (tokens,) = loop.generate([prepare(loaded, case)], TOKENS, chunk, eos)
             finally:
                 loop.close()
+            assert tokens == expected or tokens[:clear] == expected[:clear]
+            same = [ours == theirs for ours, theirs in zip(tokens, expected, strict=False)]
+            counts.append((same.index(False) if False in same else len(expected), len(expected)))
+    assert sum(same for same, _ in counts) > 0.9 * sum(count for _, count in counts)
+
+
+def certain(loaded: Loaded, case: Case) -> tuple[list[int], int]:
+    """Return transformers' tokens, and how many come before the first close decision between two."""
+    inputs = loaded.hf.inputs(case)
+    out = loaded.hf.model.generate(
+        **inputs, max_new_tokens=TOKENS, do_sample=False, output_logits=True, return_dict_in_generate=True
+    )
+    close = [float(-row.topk(2).values[0].diff()) < CLOSE * float(row.std()) for row in out.logits]
+    return out.sequences[0, inputs["input_ids"].shape[1] :].tolist(), [*close, True].index(True)
