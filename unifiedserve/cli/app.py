@@ -59,6 +59,9 @@ def serve(**options: Any) -> None:
         from unifiedserve.engine.zygote import shared_zygote
 
         shared_zygote()  # first, so that its imports go on beside ours
+        from unifiedserve.models.deferred_torch import import_torch
+
+        import_torch()
         from unifiedserve.server import daemon
 
         lost = asyncio.run(daemon.serve(config, listener, announce))

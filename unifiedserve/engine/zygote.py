@@ -36,7 +36,7 @@ from unifiedserve.worker.zygote_messages import (
 )
 
 _log = logging.getLogger(__name__)
-_MODULE = "unifiedserve.worker.zygote"
+_PROGRAM = ("-m", "unifiedserve.worker", "zygote")
 _STDERR = 2
 _LAST_SECONDS = 0.5  # for a zygote that closed its socket
 _TELLING_SECONDS = 5.0  # in which a zygote tells the exit code of a worker that has ended
@@ -111,7 +111,7 @@ def _await_end(pidfd: int) -> None:
 class Zygote:
     """Run a zygote process, and the workers that it started. Safe to use from several threads."""
 
-    def __init__(self, program: tuple[str, ...] = ("-m", _MODULE)) -> None:
+    def __init__(self, program: tuple[str, ...] = _PROGRAM) -> None:
         """Start the process; returns at once. `program` is what Python runs, with the socket's descriptor appended."""
         self.alive = True
         self._closing = False

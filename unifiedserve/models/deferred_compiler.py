@@ -64,6 +64,7 @@ class _Deferred(ModuleType):
         if type(self) is not _Deferred:
             return
         marked, spec = self._marked, self.__spec__
+        importlib.import_module("torch._meta_registrations")  # first, as torch imports them
         self.__class__ = ModuleType  # type: ignore[assignment]
         assert spec is not None
         assert spec.loader is not None

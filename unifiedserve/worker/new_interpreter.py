@@ -1,6 +1,6 @@
 """Start a worker in an interpreter of its own, where the zygote cannot fork.
 
-`python -m unifiedserve.worker.new_interpreter FD PARENT` runs the worker whose `WorkerSpec`, as MessagePack, is in the
+`python -m unifiedserve.worker new_interpreter FD PARENT` runs the worker whose `WorkerSpec`, as MessagePack, is in the
 file of descriptor FD. PARENT is the zygote's process id.
 """
 
@@ -15,7 +15,7 @@ from unifiedserve.worker.process import become_worker, prepare_interpreter
 from unifiedserve.worker.spec import WorkerSpec
 from unifiedserve.worker.zygote_messages import Start
 
-_MODULE = "unifiedserve.worker.new_interpreter"
+_PROGRAM = ("-m", "unifiedserve.worker", "new_interpreter")
 _MOST_BYTES = 1 << 16
 
 
@@ -26,7 +26,7 @@ def start_interpreter(request: Start, standard_error: int | None) -> "subprocess
     try:
         os.write(file, msgspec.msgpack.encode(request.spec))
         return subprocess.Popen(
-            [sys.executable, "-m", _MODULE, str(file), str(os.getpid())],
+            [sys.executable, *_PROGRAM, str(file), str(os.getpid())],
             stdin=subprocess.DEVNULL,
             stderr=standard_error,
             cwd=request.directory,
@@ -43,7 +43,3 @@ def main() -> None:
     spec = msgspec.msgpack.decode(os.pread(file, _MOST_BYTES, 0), type=WorkerSpec, dec_hook=decode_layout)
     os.close(file)
     become_worker(parent, prepare_interpreter, spec)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """Run the zygote: a process with all imports of workers, which forks one in milliseconds.
 
-`python -m unifiedserve.worker.zygote FD` talks with the engine over a socket of packets that it inherits as
+`python -m unifiedserve.worker zygote FD` talks with the engine over a socket of packets that it inherits as
 descriptor FD (worker/zygote_messages.py). It ends, and its workers with it, when the engine's process does; if that was
 killed, it removes the shared memory that is left of it before.
 It should stay a process of one thread that never touched a GPU, because threads and CUDA do not survive a fork. Where
@@ -188,7 +188,3 @@ def main() -> None:
     if not left:
         _clean_up(parent)
     os._exit(0)  # at once: somebody waits
-
-
-if __name__ == "__main__":
-    main()
