@@ -18,7 +18,7 @@ from unifiedserve.messages.media import MediaKind, MediaOptions
 from unifiedserve.server.access.caller import NOBODY, Caller
 from unifiedserve.server.media.base64_text import decoded_bytes
 from unifiedserve.server.media.budget import MediaBudget, RequestBudget
-from unifiedserve.server.media.download import Downloader
+from unifiedserve.server.media.downloads import Downloads
 from unifiedserve.server.media.file_store import FILE_ID, FileStore
 from unifiedserve.server.media.frame_list import FRAME_TYPES, video_of_frames
 
@@ -35,12 +35,7 @@ class MediaFetcher:
         self.max_bytes = config.media.max_media_mib * MIB
         self.budget = MediaBudget(config)
         self._root = config.media.allowed_local_media_path
-        self._downloader = Downloader(
-            max_bytes=self.max_bytes,
-            timeout=config.media.media_timeout,
-            allow_private=config.media.allow_private_media,
-            allowed_domains=config.media.allowed_media_domains,
-        )
+        self._downloads = Downloads(config)
 
     async def __aenter__(self) -> Self:
         return self
@@ -48,7 +43,7 @@ class MediaFetcher:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._downloader.__aexit__(kind, error, trace)
+        await self._downloads.close()
 
     def of(self, caller: Caller) -> Self:
         """Return one for the files of another caller, which downloads as this one does."""
@@ -86,7 +81,8 @@ class MediaFetcher:
         elif scheme == "file":
             source.path = await asyncio.to_thread(self._local, url)
         elif scheme in ("http", "https"):
-            source.data = await self._downloader.fetch(url, take)
+            downloader = await self._downloads.downloader()
+            source.data = await downloader.fetch(url, take)
         elif url.startswith(FILE_ID):
             source.data = await self._files.read(url, self._caller, take)
         else:
