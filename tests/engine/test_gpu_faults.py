@@ -28,7 +28,7 @@ from unifiedserve.engine.engine_memory import EngineMemory
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.tensors import SafetensorsFiles
 from unifiedserve.memory.weights import load_weights, sum_weights, write_weights
-from unifiedserve.worker.assembly import DAMAGED_WEIGHTS
+from unifiedserve.worker.damage import DAMAGED_WEIGHTS
 
 PROGRAM = Path(__file__).parents[1] / "fakes" / "mps"
 CONFIG = EngineConfig.of(share="mps", dtype="float32", kv_cache_mib=32, vision_threads=1)

@@ -16,7 +16,7 @@ from unifiedserve.engine.running import Running
 from unifiedserve.engine.survivors import Survivors
 from unifiedserve.engine.workers import Workers
 from unifiedserve.messages.wire import Heard
-from unifiedserve.worker.assembly import DAMAGED_WEIGHTS
+from unifiedserve.worker.damage import DAMAGED_WEIGHTS
 
 _log = logging.getLogger(__name__)
 _MOST_RESTARTS = 5  # within

@@ -3,11 +3,10 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from unifiedserve.config import EngineConfig, required_cluster_key
-from unifiedserve.engine.encoding.asking import Asking
 from unifiedserve.engine.encoding.intake import EncodeIntake
-from unifiedserve.engine.encoding.remotes import Remotes
 from unifiedserve.engine.encoding.service import EncodeService
 from unifiedserve.engine.health import Health
 from unifiedserve.engine.requests.arrivals import Arrivals
@@ -28,6 +27,9 @@ from unifiedserve.reading.jobs import Setup
 from unifiedserve.reading.readers import Readers
 from unifiedserve.scheduling import Targets
 
+if TYPE_CHECKING:
+    from unifiedserve.engine.encoding.remotes import Remotes
+
 
 @dataclass(frozen=True)
 class Running:
@@ -43,7 +45,7 @@ class Running:
     reports: Reports
     messages: WorkerMessages
     encoding: EncodeService | None  # of a node that encodes for others
-    remotes: Remotes | None  # of a node that does not encode itself
+    remotes: "Remotes | None"  # of a node that does not encode itself
     watchdog: Watchdog
     standstill: Standstill
 
@@ -89,6 +91,9 @@ def assemble(
     arrivals = Arrivals(config, intake, table, targets, health, timeline, broadcast)
     remotes = None
     if placement.encoded_elsewhere:
+        from unifiedserve.engine.encoding.asking import Asking  # with an HTTP client that is not needed otherwise
+        from unifiedserve.engine.encoding.remotes import Remotes
+
         asking = Asking(workers.features, required_cluster_key(placement.name))
         remotes = Remotes(asking, table, lifecycle, workers)
     encoding = None

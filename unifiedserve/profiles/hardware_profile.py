@@ -9,7 +9,7 @@ import msgspec
 
 from unifiedserve.errors import ConfigError
 from unifiedserve.placement import Stage
-from unifiedserve.scheduling.simulation import StageCosts
+from unifiedserve.scheduling.stage_costs import StageCosts
 
 FORMAT: Literal[1] = 1
 

@@ -33,6 +33,7 @@ from unifiedserve.scheduling import budget_of
 from unifiedserve.scheduling.profile import known_costs, profiled
 from unifiedserve.scheduling.speculation import row_cost
 from unifiedserve.scheduling.step_costs import StepCosts
+from unifiedserve.worker.damage import DamagedWeightsError
 from unifiedserve.worker.lane import Lane
 from unifiedserve.worker.language.lane import LanguageLane
 from unifiedserve.worker.language.lone_step import measure_lone_step
@@ -48,13 +49,6 @@ from unifiedserve.worker.vision.lane import VisionLane
 from unifiedserve.worker.vision.stage import MediaBuffers, VisionStage
 
 _log = logging.getLogger(__name__)
-
-#: exit code of a worker that has found other weights than there should be
-DAMAGED_WEIGHTS = 75
-
-
-class DamagedWeightsError(Exception):
-    """Signal that the weights in a device's memory are not what they were."""
 
 
 def begin_log(spec: WorkerSpec) -> Log | None:

@@ -12,7 +12,7 @@ from unifiedserve.models.hub import load_transformers
 from unifiedserve.parents_end import end_with_parent
 from unifiedserve.ranks.leader import OutOfStepError
 from unifiedserve.worker import loop
-from unifiedserve.worker.assembly import DAMAGED_WEIGHTS, DamagedWeightsError
+from unifiedserve.worker.damage import DAMAGED_WEIGHTS, DamagedWeightsError
 from unifiedserve.worker.process_name import rename
 from unifiedserve.worker.spec import WorkerSpec
 

@@ -8,11 +8,11 @@ from unifiedserve.errors import ConfigError
 from unifiedserve.placement import Placement, Stage
 from unifiedserve.scheduling.budgets import budget_of
 from unifiedserve.scheduling.simulation.arrival import Arrival, FreePages, Rules
-from unifiedserve.scheduling.simulation.costs import StageCosts
 from unifiedserve.scheduling.simulation.gpus import Gpus
 from unifiedserve.scheduling.simulation.machine import Sharing
 from unifiedserve.scheduling.simulation.simulated import Simulated
 from unifiedserve.scheduling.simulation.simulator import Simulator
+from unifiedserve.scheduling.stage_costs import StageCosts
 from unifiedserve.scheduling.state import Budget
 from unifiedserve.scheduling.targets import Targets
 

@@ -11,7 +11,6 @@ from unifiedserve.messages.load import EngineLoad
 from unifiedserve.placement import Instance, Placement, Stage
 from unifiedserve.scheduling.profile import Profile, profiled
 from unifiedserve.scheduling.simulation.arrival import Arrival, FreePages, Rules
-from unifiedserve.scheduling.simulation.costs import StageCosts
 from unifiedserve.scheduling.simulation.deaths import Deaths
 from unifiedserve.scheduling.simulation.language import LanguageWorker
 from unifiedserve.scheduling.simulation.machine import Machine, Sharing
@@ -19,6 +18,7 @@ from unifiedserve.scheduling.simulation.request import Request
 from unifiedserve.scheduling.simulation.roles import Changed, RoleWatch
 from unifiedserve.scheduling.simulation.system import System, Worker
 from unifiedserve.scheduling.simulation.vision import VisionWorker
+from unifiedserve.scheduling.stage_costs import StageCosts
 from unifiedserve.scheduling.state import Budget
 from unifiedserve.scheduling.step_costs import StepCosts
 from unifiedserve.scheduling.targets import Targets

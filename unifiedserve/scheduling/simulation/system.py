@@ -16,11 +16,11 @@ from unifiedserve.messages.ticket import Ticket
 from unifiedserve.placement import ChangingPlacement, Instance, Placement, Route, Stage, choose_route
 from unifiedserve.scheduling.simulation.arrival import FreePages, Rules
 from unifiedserve.scheduling.simulation.clock import Action, Clock
-from unifiedserve.scheduling.simulation.costs import StageCosts
 from unifiedserve.scheduling.simulation.machine import Demand, Machine, Task
 from unifiedserve.scheduling.simulation.request import Request
 from unifiedserve.scheduling.simulation.status import Status
 from unifiedserve.scheduling.simulation.waits import Waits
+from unifiedserve.scheduling.stage_costs import StageCosts
 from unifiedserve.scheduling.targets import Targets
 from unifiedserve.scheduling.turn import (
     AnswersOffered,
