@@ -39,6 +39,8 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches_module, "GROUPS", 8)
     monkeypatch.setattr(batches_module, "FRAMES", (4,))
     monkeypatch.setattr("training.recipe.loop.CURRICULUM", ((0.0, LESSON),))
+    # torch's Muon multiplies bfloat16, which takes processors without such instructions ten times as long
+    monkeypatch.setattr(torch.optim, "Muon", partial(torch.optim.Muon, ns_steps=1))
 
 
 @pytest.fixture
