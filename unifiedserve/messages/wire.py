@@ -442,10 +442,14 @@ class Report(msgspec.Struct, tag=True, kw_only=True):
 
 
 class Preempted(msgspec.Struct, tag=True):
-    """Report that decode gave this answer's pages back. It must be recomputed."""
+    """Report that decode gave this answer's pages back. It must be recomputed.
+
+    If they could not be read from another memory, there is a reason.
+    """
 
     uid: int
     index: int
+    reason: str = ""
 
 
 class HandedOver(msgspec.Struct, tag=True):

@@ -220,11 +220,11 @@ class Trial:
                 seen.back = time.monotonic() - began
             await asyncio.wait(ended)
         if not case.fault.engine:
-            await self._settle(seen.victim, pid)
+            await self.settle(seen.victim, pid)
         seen.replaced = self._worker_pids().get(seen.victim) != pid
         return began
 
-    async def _settle(self, victim: str, pid: int) -> None:
+    async def settle(self, victim: str, pid: int) -> None:
         """Return when the victim has come round or another one serves: no late end of it is the next fault's."""
         began = self._engine.observation.turns(victim)
 

@@ -10,6 +10,7 @@ import msgspec
 from unifiedserve.engine.admission.admission import PlannedRequest
 from unifiedserve.engine.caches import PromptContents
 from unifiedserve.engine.requests.answer import Answer
+from unifiedserve.engine.requests.failed_reads import FailedReads
 from unifiedserve.engine.requests.spool import Spool
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.messages.api import Delta, TokenLogprob
@@ -46,6 +47,7 @@ class ActiveRequest:
     crashes: int = 0  # workers that died while they worked on it
     crashes_alone: int = 0  # of them, those that worked on nothing else
     suspect_media: bool = False  # one of them decoded or encoded media
+    failed_reads: FailedReads = field(default_factory=FailedReads)
     ending: bool = False  # failed or aborted: only to be drained
     to_encode: dict[int, int] | None = None  # tokens of units that another node waits for; None: it is answered here
     is_lent: bool = False  # another node may read some of them

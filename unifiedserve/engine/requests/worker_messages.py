@@ -6,9 +6,11 @@ from typing import Protocol
 
 from unifiedserve.engine.requests.dispatch import Dispatch
 from unifiedserve.engine.requests.lifecycle import Lifecycle
+from unifiedserve.engine.requests.record import ActiveRequest
 from unifiedserve.engine.requests.reports import Reports
 from unifiedserve.engine.requests.table import RequestTable
 from unifiedserve.engine.workers import Workers
+from unifiedserve.errors import ErrorKind
 from unifiedserve.messages.pages import PageOffer
 from unifiedserve.messages.wire import (
     Drained,
@@ -94,7 +96,7 @@ class WorkerMessages:
         answer = active.answers[message.index]
         answer.forget_early()
         self._table.leave(message.uid, message.index)
-        if not answer.finished:
+        if not answer.finished and self._may_try_again(active, message.reason):
             self._lifecycle.resubmit(active, [message.index])
 
     def _stale(self, message: Stale) -> None:
@@ -104,10 +106,23 @@ class WorkerMessages:
             return
         if message.reason and (remote := self._table.remote(message.uid)):
             remote.lost(message.reason)
+        elif not self._may_try_again(active, message.reason):
+            return
         indices = self._table.empty(message.uid)
         active.stale = True
         self._dispatch.abort(message.uid)
         self._lifecycle.resubmit(active, indices)
+
+    def _may_try_again(self, active: ActiveRequest, reason: str) -> bool:
+        """Tell whether a request may start again; end it if its pages could not be read too often, for a `reason`."""
+        if not reason:
+            return True
+        _log.warning("%s: its pages could not be read from another memory: %s", active.id, reason)
+        if not active.failed_reads.note(time.monotonic()):
+            return True
+        what = f"its pages could not be read from another memory, again and again: {reason}"
+        self._lifecycle.fail(active, what, ErrorKind.INTERNAL)
+        return False
 
     def _encoded(self, message: Embeddings) -> None:
         """Tell the node that waits for a unit where it can read it."""

@@ -121,7 +121,7 @@ class ForeignAnswers:
             indices = [each.index for each in foreign.message.generations]
             self._forget(foreign)
             for index in indices:
-                self._outbox.to_engine(Preempted(uid, index))
+                self._outbox.to_engine(Preempted(uid, index, error))
             self._lost(uid)
             return
         del self._foreign[uid]
