@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 from stored_weights import check_value
 from torch import Tensor
@@ -148,3 +150,62 @@ def test_groups_are_never_larger_than_asked_for(tmp_path: Path) -> None:
     save_file({"a.weight": draw(4, 256)}, tmp_path / "model.safetensors")
     (header,) = OnTheFly(SafetensorsFiles(tmp_path), lambda name: DEFAULTS[4]).headers()
     assert header.scheme == Scheme(4, 32)
+
+
+def best_errors(values: NDArray[np.float64], importance: NDArray[np.float64]) -> float:
+    """Return the least weighted squared error of a group's codes out of five ranges, by numpy's least squares."""
+    centre, reach = (values.max() + values.min()) / 2, (values.max() - values.min()) / 2
+    errors = []
+    for share in (1.0, 0.95, 0.9, 0.85, 0.8):
+        codes = np.clip(np.round((values - centre) * 7.5 / (reach * share) + 7.5), 0, 15)
+        root = np.sqrt(importance)
+        line, *_ = np.linalg.lstsq(np.stack([codes, np.ones_like(codes)], 1) * root[:, None], values * root)
+        errors.append((importance * (codes * line[0] + line[1] - values) ** 2).sum())
+    return float(min(errors))
+
+
+@settings(max_examples=40)
+@given(
+    group=st.sampled_from([16, 32, 64, 128]),
+    power=st.sampled_from([0, 1, 4, 8]),
+    unit=st.sampled_from([1e-6, 1.0, 1e6]),
+    seed=st.integers(0, 99),
+)
+def test_errors_of_important_inputs_are_least(group: int, power: int, unit: float, seed: int) -> None:
+    """As numpy's weighted least squares of the same ranges have it, whatever the unit of importance."""
+    weight, scheme = draw(3, 2 * group, seed), Scheme(4, group)
+    importance = draw(1, 2 * group, seed + 1000)[0].abs() ** power * unit
+    matrix = quantize(weight, scheme, importance)
+    check_value(list(weight.shape), scheme, matrix)
+    off = ((matrix.dequantize() - weight).square() * importance).view(3, 2, group).sum(-1)
+    for row in range(3):
+        for part in range(2):
+            own = slice(part * group, (part + 1) * group)
+            least = best_errors(weight[row, own].double().numpy(), importance[own].double().numpy())
+            assert off[row, part] == pytest.approx(least, rel=1e-3, abs=1e-9 * unit)
+
+
+@pytest.mark.parametrize("scheme", [each for each in SCHEMES if each.bits == 4])
+@pytest.mark.parametrize("importance", [torch.zeros(256), torch.ones(256), torch.full((256,), 3e-9)])
+def test_inputs_that_are_alike_are_as_without_importance(scheme: Scheme, importance: Tensor) -> None:
+    weight = draw(5, 256)
+    for one, other in zip(quantize(weight, scheme, importance)[:3], quantize(weight, scheme)[:3], strict=True):
+        assert torch.equal(one, other)
+
+
+def test_a_group_without_importance_is_as_if_all_were_alike() -> None:
+    weight, importance = draw(5, 64), draw(1, 64)[0].abs()
+    importance[32:] = 0
+    for one, other in zip(
+        quantize(weight, DEFAULTS[4], importance)[1:3], quantize(weight, DEFAULTS[4])[1:3], strict=True
+    ):
+        assert torch.equal(one[:, 1], other[:, 1])
+        assert not torch.equal(one[:, 0], other[:, 0])
+
+
+def test_8_bits_do_without_importance() -> None:
+    weight, importance = draw(5, 256), draw(1, 256)[0].abs()
+    for one, other in zip(
+        quantize(weight, DEFAULTS[8], importance)[:3], quantize(weight, DEFAULTS[8])[:3], strict=True
+    ):
+        assert torch.equal(one, other)
