@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from unifiedserve.errors import ConfigError
+
 
 class CheckpointOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Choose what is served, and how its checkpoint is read."""
@@ -52,6 +54,13 @@ class CheckpointOptions(msgspec.Struct, frozen=True, kw_only=True):
             "Checkpoints that are quantised already are loaded as they are"
         ),
     ] = "none"
+    importance: Annotated[
+        str,
+        Meta(
+            description="An importance matrix for --quantization int4, from unifiedserve calibrate or llama.cpp's "
+            "imatrix tool: codes are least off for the inputs that matter most, and answers change less. Empty: none"
+        ),
+    ] = ""
     vision_quantization: Annotated[
         Literal["none", "int8"],
         Meta(
@@ -88,3 +97,8 @@ class CheckpointOptions(msgspec.Struct, frozen=True, kw_only=True):
             "always; none: never; auto: if the chat template mentions such tags"
         ),
     ] = "auto"
+
+    def check(self) -> None:
+        """Raise ConfigError for options that contradict each other."""
+        if self.importance and self.quantization != "int4":
+            raise ConfigError("--importance is for codes of 4 bits: give --quantization int4, too, or leave it out")

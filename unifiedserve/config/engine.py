@@ -66,7 +66,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
                 "--dual-streams on needs a worker for encode and prefill or decode: "
                 f"--placement {self.machine.placement} has none, so leave one out"
             )
-        for group in (self.machine, self.scheduling, self.media):
+        for group in (self.checkpoint, self.machine, self.scheduling, self.media):
             group.check()
 
     @property

@@ -1,10 +1,12 @@
 """Choose the tensors of a checkpoint for each memory, and their form."""
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.device import Device
@@ -24,6 +26,7 @@ from unifiedserve.quantization.on_the_fly import DEFAULTS, OnTheFly, SchemeOf
 from unifiedserve.quantization.read import QuantizedTensors, quantization_config, require_plain
 from unifiedserve.ranks.parts import Cut, RankPart, parts_of
 
+_log = logging.getLogger(__name__)
 _BITS = {"int8": 8, "int4": 4}
 
 
@@ -71,7 +74,10 @@ def weight_source(
     if vision != "none":
         tensors = OnTheFly(tensors, lambda name: DEFAULTS[_BITS[vision]] if tower_matrix(name) else None)
     if language != "none":
-        tensors = OnTheFly(tensors, schemes(_BITS[language], model_config))
+        scheme_of = schemes(_BITS[language], model_config)
+        tensors = OnTheFly(
+            tensors, scheme_of, _importance(checkpoint.importance, stored, scheme_of, model_config, part)
+        )
     return PanelTensors(tensors, torch_dtype, in_panels)
 
 
@@ -79,10 +85,39 @@ def origin_of(config: EngineConfig, model_dir: Path, dtype: str, rank: int) -> O
     """Return what a rank's weights in memory are made from. Raises ConfigError if the files are not there."""
     table = model_dir / GGUF_TABLE  # it is of a file's path, size and time
     files = [table] if table.exists() else weight_files(model_dir)
+    if config.checkpoint.importance:
+        files.append(Path(config.checkpoint.importance))
     codes = f"{config.checkpoint.quantization} {config.checkpoint.vision_quantization}"
     ranks = f"{config.machine.tensor_parallel_size} {config.machine.encoder_ranks}"
     how = f"{dtype} {codes} {rank} of {ranks}"
     return Origin([path.absolute() for path in (model_dir / "config.json", *files)], how)
+
+
+def _importance(
+    path: str, stored: Weights, scheme_of: SchemeOf, model_config: Any, part: RankPart | None
+) -> Mapping[str, Tensor]:
+    """Return the importance of the inputs that matrices of 4 bits have in a rank's part, by their names.
+
+    The log says of how many there is none. Raises ConfigError for what is not the model's importance matrix.
+    """
+    if not path:
+        return {}
+    from unifiedserve.models.gguf.importance import importance_of  # as above
+
+    matrices = [each for each in OnTheFly(stored, scheme_of).headers() if each.scheme and each.scheme.bits == 4]
+    found = importance_of(Path(path), matrices, model_config.get_text_config().num_hidden_layers)
+    leads = part is None or part.rank == 0
+    if leads and (missing := [each.name for each in matrices if each.name not in found]):
+        _log.warning(
+            "%s has nothing of %d of %d matrices (%s, …): all their inputs are alike",
+            path, len(missing), len(matrices), missing[0],
+        )  # fmt: skip
+    return found if part is None else {name: _inputs(part.cut(name), each) for name, each in found.items()}
+
+
+def _inputs(cut: Cut | None, importance: Tensor) -> Tensor:
+    """Return what a part of a matrix has of the importance of its inputs."""
+    return cut._replace(dim=0).of(importance) if cut and cut.dim else importance
 
 
 def _require_codes(device: Device, dtype: str, option: str) -> None:

@@ -1,6 +1,7 @@
 """Quantise the weights of a plain checkpoint as they are read."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 
 from torch import Tensor
 
@@ -21,12 +22,15 @@ class OnTheFly:
 
     `scheme_of` tells how by their names, None for those that stay plain. Where the scheme's groups do not divide a
     matrix's inputs, its groups are smaller; it stays plain if none of 16 do. Matrices that are quantised already stay
-    as they are.
+    as they are. Some matrices have an `importance` of their inputs, by their names.
     """
 
-    def __init__(self, source: Weights, scheme_of: SchemeOf) -> None:
+    def __init__(
+        self, source: Weights, scheme_of: SchemeOf, importance: Mapping[str, Tensor] = MappingProxyType({})
+    ) -> None:
         self._source = source
         self._scheme_of = scheme_of
+        self._importance = importance
 
     def headers(self) -> list[Header]:
         return [header._replace(scheme=self._scheme(header)) for header in self._source.headers()]
@@ -35,7 +39,10 @@ class OnTheFly:
         schemes = {header.name: header.scheme for header in self.headers()}
         for name, tensor in self._source.read():
             scheme = schemes[name]
-            yield name, quantize(tensor, scheme) if scheme and isinstance(tensor, Tensor) else tensor
+            if scheme and isinstance(tensor, Tensor):
+                yield name, quantize(tensor, scheme, self._importance.get(name))
+            else:
+                yield name, tensor
 
     def _scheme(self, header: Header) -> Scheme | None:
         wanted = self._scheme_of(header.name)

@@ -20,7 +20,7 @@ class GGUFFile:
     def __init__(self, path: Path) -> None:
         """Raise ConfigError for an unreadable GGUF file, or an unknown type of tensors."""
         self.path = path
-        self._reader = _open(path)
+        self._reader = open_gguf(path)
         self.architecture = str(self.field("general.architecture"))
         self.tensors: Sequence[Place] = [_place(tensor, path) for tensor in self._reader.tensors]
 
@@ -49,18 +49,8 @@ class GGUFFile:
         return next((place.shape for place in self.tensors if place.name == name), None)
 
 
-def check_model(file: GGUFFile, architectures: Collection[str]) -> None:
-    """Raise ConfigError for a file that holds no language model of one of these architectures."""
-    if file.architecture == TOWER:
-        raise ConfigError(f"{file.path}: this is a vision tower (mmproj); --model needs the language model's file")
-    if file.architecture not in architectures:
-        raise ConfigError(
-            f"{file.path}: GGUF files of the architecture {file.architecture!r} are not supported; "
-            f"those that are: {', '.join(sorted(architectures))}"
-        )
-
-
-def _open(path: Path) -> gguf.GGUFReader:
+def open_gguf(path: Path) -> gguf.GGUFReader:
+    """Open a GGUF file, which stays mapped. Raises ConfigError if that cannot be read here."""
     try:
         reader = gguf.GGUFReader(path)
     except OSError as error:
@@ -72,6 +62,17 @@ def _open(path: Path) -> gguf.GGUFReader:
     if reader.byte_order == "S":
         raise ConfigError(f"{path}: its numbers are stored big end first, which is not supported")
     return reader
+
+
+def check_model(file: GGUFFile, architectures: Collection[str]) -> None:
+    """Raise ConfigError for a file that holds no language model of one of these architectures."""
+    if file.architecture == TOWER:
+        raise ConfigError(f"{file.path}: this is a vision tower (mmproj); --model needs the language model's file")
+    if file.architecture not in architectures:
+        raise ConfigError(
+            f"{file.path}: GGUF files of the architecture {file.architecture!r} are not supported; "
+            f"those that are: {', '.join(sorted(architectures))}"
+        )
 
 
 def _place(tensor: gguf.ReaderTensor, path: Path) -> Place:

@@ -1,6 +1,5 @@
 """Give the tensors of a GGUF file transformers' names and order of rows."""
 
-import re
 from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from itertools import chain
@@ -17,6 +16,7 @@ from unifiedserve.errors import ConfigError
 from unifiedserve.memory.part import part_of
 from unifiedserve.memory.tensors import Header, LoadWeight, whole
 from unifiedserve.memory.weights import neighbours
+from unifiedserve.models.gguf.names import language_name
 from unifiedserve.models.gguf.table import Place, Table, read_table
 from unifiedserve.models.gguf.text_config import COMPUTED
 from unifiedserve.models.gguf.tower_tensors import TowerTensors
@@ -27,9 +27,6 @@ from unifiedserve.quantization.scheme import Scheme
 from unifiedserve.ranks.parts import Cut
 
 _DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
-#: what comes before the names of a language model's tensors in a model of several networks
-_WITHIN = re.compile(r"(model\.)?(language_model|text_model)\.(?!lm_head)(model\.)?")
-_LANGUAGE = re.compile(r"model\.(layers|embed_tokens|norm)\b|lm_head\b")
 
 
 class GGUFTensors:
@@ -45,7 +42,7 @@ class GGUFTensors:
         self._path, self._architecture = Path(table.path), table.architecture
         self._heads = {"q_proj": text.num_attention_heads, "k_proj": text.num_key_value_heads}
         wanted = {name: list(tensor.shape) for name, tensor in empty_checkpoint(config, torch.float32).items()}
-        spoken = {name: own for name in wanted if (own := _language_name(name))}
+        spoken = {name: own for name in wanted if (own := language_name(name))}
         names = _names(table, text.num_hidden_layers, spoken)
         self._places = {names[place.name]: place for place in table.tensors if place.name in names}
         self._schemes = _schemes(self._places)
@@ -98,14 +95,6 @@ class GGUFTensors:
         values = values if len(self._places[name].shape) > 1 else values.flatten()
         is_gain = self._architecture.startswith("gemma") and name.endswith("norm.weight")
         return values - 1 if is_gain else values  # llama.cpp adds the 1 that Gemma multiplies by beside its gains
-
-
-def _language_name(name: str) -> str | None:
-    """Return the name that a language model's tensor has in a model of its own; None for those of a vision tower."""
-    if name.startswith("language_model.lm_head"):
-        return name.removeprefix("language_model.")
-    own = _WITHIN.sub("model.", name, count=1)
-    return own if _LANGUAGE.match(own) else None
 
 
 def _names(table: Table, layers: int, wanted: Mapping[str, str]) -> Mapping[str, str]:
