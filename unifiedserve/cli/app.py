@@ -154,6 +154,39 @@ def profile(
 
 
 @app.command()
+def calibrate(
+    model: Annotated[
+        str,
+        typer.Argument(help="The model: folder or hub id of a checkpoint that is not quantised", show_default=False),
+    ],
+    text: Annotated[
+        Path, typer.Argument(help="A text file like what the model will read and write", show_default=False)
+    ],
+    tokens: Annotated[int, typer.Option(min=512, help="How many tokens of the text are read at most")] = 16384,
+    dtype: Annotated[
+        Literal["auto", "float32", "bfloat16"], typer.Option(help="The number type to compute with, as for serve")
+    ] = "auto",
+    output: Annotated[
+        Path | None, typer.Option(help="The file to write. Default: the model's name and .imatrix.gguf")
+    ] = None,
+) -> None:
+    """Measure which inputs of a model's matrices matter most, for serve --quantization int4 --importance.
+
+    Runs the model over a text by the CPU. The file is an importance matrix as llama.cpp writes them, too.
+
+    \b
+    Write checkpoint.imatrix.gguf, and serve with it:
+      unifiedserve calibrate ./checkpoint notes.txt
+      unifiedserve serve ./checkpoint --quantization int4 --importance checkpoint.imatrix.gguf
+    """
+    from rich.console import Console
+
+    from unifiedserve.cli.calibrate import run
+
+    run(model, text, tokens, dtype, output, Console())
+
+
+@app.command()
 def router(
     nodes: Annotated[
         str, typer.Option(help="URLs of nodes, with commas between them; -: members come on standard input, as JSON")

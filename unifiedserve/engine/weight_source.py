@@ -96,7 +96,7 @@ def origin_of(config: EngineConfig, model_dir: Path, dtype: str, rank: int) -> O
 def _importance(
     path: str, stored: Weights, scheme_of: SchemeOf, model_config: Any, part: RankPart | None
 ) -> Mapping[str, Tensor]:
-    """Return the importance of the inputs that matrices of 4 bits have in a rank's part, by their names.
+    """Return the importance of inputs of 4-bit matrices, or of their parts, by names.
 
     The log says of how many there is none. Raises ConfigError for what is not the model's importance matrix.
     """

@@ -8,6 +8,7 @@ import importlib
 import itertools
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -88,6 +89,15 @@ def empty_checkpoint(config: Any, dtype: torch.dtype) -> dict[str, Tensor]:
     tied = _tied_names(model)
     state = {name: tensor for name, tensor in model.state_dict().items() if name not in tied}
     return dict(sorted(loading.revert_weight_conversion(model, state).items()))
+
+
+def pretrained(model_dir: Path, config: Any, dtype: torch.dtype) -> Any:
+    """Load a checkpoint's generating model as transformers does. Raises ConfigError if it cannot."""
+    try:
+        return _auto_class(config).from_pretrained(model_dir, dtype=dtype).eval()
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise ConfigError(f"{model_dir}: transformers cannot load this checkpoint: {reason}") from error
 
 
 def networks_of_checkpoint(config: Any) -> NetworkOf:

@@ -24,7 +24,7 @@ _KEYS = gguf.Keys.IMatrix
 
 
 class Squares(NamedTuple):
-    """Hold the sums of the squares of a matrix's inputs, float32 [inputs], over so many rows."""
+    """Hold sums of squares of a matrix's inputs, float32 [inputs], over so many rows."""
 
     sums: Tensor
     rows: int
@@ -69,7 +69,7 @@ def read_importance(path: Path) -> dict[str, Tensor]:
 
 
 def importance_of(path: Path, matrices: Sequence[Header], layers: int) -> dict[str, Tensor]:
-    """Return the importance of the inputs of a model's matrices, by their names, where the file has it.
+    """Return what the file has of the importance of matrices' inputs, by their names.
 
     Raises ConfigError for another model's file.
     """
