@@ -7,6 +7,8 @@ into another order first: the model stays what it was, and its groups become oth
 weights    only the weights are rounded, and transformers computes in float32: ours beside GGUF's types
 kernels    what `serve --quantization` does: also activations are rounded, to 8 bits, and all else to bfloat16
 
+The importance matrix is of another text than the one that is predicted.
+
     python bench/four_bits.py                    # ten minutes of a core; results in bench/results/four-bits.json
     python bench/four_bits.py --tokens 512       # to see that it runs
 """
@@ -14,20 +16,25 @@ kernels    what `serve --quantization` does: also activations are rounded, to 8 
 import argparse
 import json
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+import accelerate  # noqa: F401  # transformers asks for it to read GGUF files; load_transformers hides it otherwise
 import gguf
 import torch
-from divergence import Divergence, Model, Passage, prose
+from divergence import WINDOW, Divergence, Model, Passage, prose
 from gguf import GGMLQuantizationType as Kind
 from torch import Tensor
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.engine.weight_source import schemes
+from unifiedserve.models.calibration import Calibration
+from unifiedserve.models.gguf.importance import read_importance, write_importance
+from unifiedserve.models.gguf.names import matrix_names
 from unifiedserve.models.hub import load_transformers
 from unifiedserve.models.registry import load_config
 from unifiedserve.quantization.quantize import quantize
@@ -35,6 +42,7 @@ from unifiedserve.quantization.scheme import GROUPS, Scheme
 
 RESULTS = Path(__file__).parent / "results" / "four-bits.json"
 TEXT = Path(__file__).parents[1] / "docs" / "architecture.md"
+CALIBRATION = TEXT.with_name("tuning.md")
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 Round = Callable[[str, Tensor], Tensor]
 
@@ -81,7 +89,7 @@ def reorder(model: Any) -> None:
         weight.copy_(weight[rows][:, columns] if weight.dim() == 2 else weight[rows])
 
 
-def ours(bits: int, config: Any) -> Round:
+def ours(bits: int, config: Any, importance: Mapping[str, Tensor] = MappingProxyType({})) -> Round:
     scheme_of = schemes(bits, config)
 
     def round_weight(name: str, weight: Tensor) -> Tensor:
@@ -89,7 +97,7 @@ def ours(bits: int, config: Any) -> Round:
         if scheme is None or weight.dim() != 2:
             return weight
         group = next(each for each in GROUPS if each <= scheme.group and weight.shape[1] % each == 0)
-        return quantize(weight, scheme._replace(group=group)).dequantize()
+        return quantize(weight, scheme._replace(group=group), importance.get(name)).dequantize()
 
     return round_weight
 
@@ -127,9 +135,21 @@ def compare(logprobs: Logprobs, passages: list[Passage], references: list[Tensor
     return {"perplexity": round(found.perplexity, 3), "divergence": round(found.kl, 5)}
 
 
-def measure(folder: Path, text: Path, tokens: int) -> dict[str, Mapping[str, float]]:
-    model = write_model(folder)
+def calibrate(model: Any, passages: list[Passage], text: str, file: Path) -> Mapping[str, Tensor]:
+    """Write the importance matrix of a text's passages; return it by names of parameters."""
+    calibration = Calibration(model)
+    for rows in calibration.run([token for passage in passages for token in passage.prompt.token_ids]):
+        print(f"{rows} tokens of {text}", flush=True)
+    write_importance(file, calibration.squares(), text, WINDOW)
+    stored, names = read_importance(file), matrix_names(dict(model.named_parameters()), model.config.num_hidden_layers)
+    return {name: stored[names[name]] for name in names if names[name] in stored}
+
+
+def measure(folder: Path, text: Path, tokens: int, calibration: Path) -> Iterator[tuple[str, dict[str, float]]]:
+    """Yield what each scheme costs."""
+    model, file = write_model(folder), folder / "importance.gguf"
     passages = prose(folder, text.read_text(), tokens)
+    importance = calibrate(model, prose(folder, calibration.read_text(), tokens), calibration.name, file)
     stored = {name: weight.data.clone() for name, weight in model.named_parameters()}
     references = [in_float32(model, passage) for passage in passages]
     config = load_config(folder)
@@ -137,39 +157,46 @@ def measure(folder: Path, text: Path, tokens: int) -> dict[str, Mapping[str, flo
         "float32": lambda _, weight: weight,
         "int8": ours(8, config),
         "int4": ours(4, config),
+        "int4, importance": ours(4, config, importance),
         "int4, the head too": all_in(Scheme(4, 32)),
         "Q8_0": as_gguf(Kind.Q8_0),
         "Q4_0, head Q8_0": as_gguf(Kind.Q4_0),
         "Q4_1, head Q8_0": as_gguf(Kind.Q4_1),
     }
-    found = {}
     for label, round_weight in rounds.items():
         for name, weight in model.named_parameters():
             weight.data.copy_(round_weight(name, stored[name]))
-        found[f"weights: {label}"] = compare(lambda each: in_float32(model, each), passages, references)
-        print(label, found[f"weights: {label}"], flush=True)
-    for quantization in ("none", "int8", "int4"):
+        yield f"weights: {label}", compare(lambda each: in_float32(model, each), passages, references)
+    kernels = {
+        "bfloat16": {},
+        "int8": {"quantization": "int8"},
+        "int4": {"quantization": "int4"},
+        "int4, importance": {"quantization": "int4", "importance": str(file)},
+    }
+    for label, options in kernels.items():
         with ExitStack() as stack:
-            served = Model(folder, EngineConfig.of(dtype="bfloat16", quantization=quantization), stack)
-            label = f"kernels: {'bfloat16' if quantization == 'none' else quantization}"
-            found[label] = compare(served.logprobs, passages, references)
-            print(label, found[label], flush=True)
+            served = Model(folder, EngineConfig.of(dtype="bfloat16", **options), stack)
+            yield f"kernels: {label}", compare(served.logprobs, passages, references)
         del served
-    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--text", type=Path, default=TEXT, help="what is predicted (default: docs/architecture.md)")
-    parser.add_argument("--tokens", type=int, default=4096, help="of it (default: %(default)s)")
+    parser.add_argument("--tokens", type=int, default=4096, help="of either text (default: %(default)s)")
+    parser.add_argument(
+        "--calibration", type=Path, default=CALIBRATION, help="what importance is of (default: docs/tuning.md)"
+    )
     parser.add_argument("--results", type=Path, default=RESULTS)
     args = parser.parse_args()
     torch.set_num_threads(1)
+    found = {}
     with tempfile.TemporaryDirectory() as folder:
-        found = measure(Path(folder), args.text, args.tokens)
-    args.results.write_text(
-        json.dumps({"text": args.text.name, "tokens": args.tokens, "schemes": found}, indent=2) + "\n"
-    )
+        for label, costs in measure(Path(folder), args.text, args.tokens, args.calibration):
+            print(label, costs, flush=True)
+            found[label] = costs
+    record = {"text": args.text.name, "tokens": args.tokens, "calibration": args.calibration.name, "schemes": found}
+    args.results.write_text(json.dumps(record, indent=2) + "\n")
 
 
 if __name__ == "__main__":

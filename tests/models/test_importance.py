@@ -7,6 +7,9 @@ import gguf
 import numpy as np
 import pytest
 import torch
+from builders import llama
+from gguf import GGMLQuantizationType as Kind
+from gguf_files import write_gguf
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -15,6 +18,7 @@ from unifiedserve.device import CPU
 from unifiedserve.engine.weight_source import origin_of, weight_source
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.tensors import SafetensorsFiles
+from unifiedserve.models.gguf.folder import gguf_folder
 from unifiedserve.models.gguf.importance import Squares, read_importance, write_importance
 from unifiedserve.models.registry import load_config
 from unifiedserve.models.tiny import make_checkpoint
@@ -209,3 +213,16 @@ def test_refuses_what_is_no_file_of_that_kind(checkpoint: Path, tmp_path: Path) 
 def test_importance_needs_4_bits(quantization: str) -> None:
     with pytest.raises(ConfigError, match=r"^--importance .* give --quantization int4"):
         EngineConfig.of(quantization=quantization, importance="a.gguf").check()
+
+
+def test_gguf_models_take_it_too(tmp_path: Path) -> None:
+    """A model's importance matrix serves the file that was written from it, whose rows are in another order."""
+    (plain := tmp_path / "plain").mkdir()
+    llama(plain)
+    model, file = write_gguf(tmp_path / "model.gguf", plain, lambda name: Kind.F32), tmp_path / "a.gguf"
+    squares = drawn(plain)
+    write_importance(file, squares, "text", 64)
+    (own,), (other,) = source(plain, file), source(gguf_folder(model, tmp_path / "cache"), file)
+    scales = [name for name in own if name.endswith(".scales")]
+    assert len(scales) == len(squares) + 1  # and the head's
+    assert all(torch.equal(own[name], other[name]) for name in scales)
