@@ -8,12 +8,18 @@ import httpx
 import numpy as np
 import pytest
 import torch
+from builders_gemma import gemma3
+from builders_qwen import qwen3_vl
+from builders_scoring import llama4_text
 from reference import transformers
 
 from unifiedserve.cli.app import main
 from unifiedserve.cli.daemon import daemon
+from unifiedserve.config import EngineConfig
+from unifiedserve.device import CPU
+from unifiedserve.engine.weight_source import weight_source
 from unifiedserve.models.calibration import WINDOW, Calibration
-from unifiedserve.models.gguf.importance import read_importance
+from unifiedserve.models.gguf.importance import read_importance, write_importance
 from unifiedserve.models.loading import pretrained
 from unifiedserve.models.registry import load_config
 from unifiedserve.models.tiny import WORDS, make_checkpoint
@@ -52,6 +58,23 @@ def test_sums_are_of_what_transformers_multiplies(checkpoint: Path) -> None:
     parts = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
     assert squares.keys() == {f"blk.{number}.{part}.weight" for number in range(len(decoder.layers)) for part in parts}
     assert calibration.unnamed == []
+
+
+@pytest.mark.parametrize("make", [gemma3, qwen3_vl, llama4_text])
+def test_a_model_finds_all_that_was_measured(
+    make: Callable[[Path], None], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever the names of its tensors are in memory and in its files."""
+    (place := tmp_path / "checkpoint").mkdir()
+    make(place)
+    config = load_config(place)
+    calibration = Calibration(pretrained(place, config, torch.float32))
+    assert [*calibration.run([token % 128 for token in range(WINDOW)])] == [WINDOW]
+    assert calibration.unnamed == []
+    write_importance(tmp_path / "a.gguf", calibration.squares(), "text", WINDOW)
+    options = EngineConfig.of(quantization="int4", importance=str(tmp_path / "a.gguf"))
+    weight_source(options, place, config, CPU, "float32")
+    assert not [message for message in caplog.messages if "has nothing of" in message]
 
 
 def test_what_comes_of_a_text_is_served(
