@@ -2,7 +2,7 @@
 
 _MOST = 5  # failures in a row
 _SECONDS = 10.0  # that they must last at least: a worker that died is replaced in less
-_APART = 60.0  # seconds without a failure, after which they are counted anew
+_APART = 60.0  # seconds without a failure, after which counting begins again
 
 
 class FailedReads:
