@@ -45,6 +45,7 @@ def test_no_server_process_imports_them(imports: str) -> None:
     ("use", "printed"),
     [
         ("print(torch.optim.SGD.__name__)", "SGD"),
+        ("print(torch.Generator().manual_seed(7).initial_seed())", "7"),
         ("import torch.utils.data.dataloader as d; print(torch.utils.data.DataLoader is d.DataLoader)", "True"),
         ("import torch.ao.nn.quantized as q; print(torch.nn.quantized.Linear is q.Linear)", "True"),
         (
@@ -57,7 +58,7 @@ def test_no_server_process_imports_them(imports: str) -> None:
             "[2, 3]",
         ),
     ],
-    ids=["optimiser", "loader", "quantised", "exported", "fake tensors"],
+    ids=["optimiser", "generator", "loader", "quantised", "exported", "fake tensors"],
 )
 def test_a_part_works_once_it_is_used(use: str, printed: str) -> None:
     assert _run(USED.format(use=use)) == printed

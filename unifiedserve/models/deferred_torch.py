@@ -36,6 +36,7 @@ def import_torch() -> None:
     sys.modules.update({part.__name__: part for part in parts})
     try:
         importlib.import_module("torch")
+        importlib.import_module("torch._prims.rng_prims")  # which one of them imports, and no Generator works before
     finally:
         for part in parts:
             part.step_back()
