@@ -1,8 +1,11 @@
 """Where pages of another memory cannot be read, requests end with an error, and later ones are answered."""
 
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
-from bench.campaign.faults.kinds import short_of_memory
 from bench.campaign.faults.load import mixed
 from bench.campaign.faults.trial import Client, Trial, engine
 from unifiedserve.engine.requests import failed_reads
@@ -14,16 +17,25 @@ VIDEO = next(each for each in mixed() if each.name == "video")
 pytestmark = pytest.mark.xdist_group("faults")
 
 
+@contextmanager
+def opening_nothing(pid: int) -> Iterator[None]:
+    """Let a process open no more files, as it must to map what it has not mapped."""
+    usual = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (0, usual[1]))
+    yield
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, usual)
+
+
 @pytest.mark.parametrize("instance", ["prefill", "decode"])
-async def test_a_worker_without_room_to_map_them(instance: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_worker_that_cannot_map_them(instance: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It maps another memory when it first reads from there."""
     monkeypatch.setattr(failed_reads, "_SECONDS", 0.2)
     async with engine("e+p@mem1+d@mem2", patch_buffer_mib=4) as own:
         before = own.observation.worker_pids()
         await Trial(own, [], 0, 0).settle(instance, before[instance])  # its start is over
-        with short_of_memory(before[instance]):
+        with opening_nothing(before[instance]):
             with pytest.raises(RequestError, match="could not be read from another memory") as caught:
-                await Client(own, VIDEO, "without room").run()
+                await Client(own, VIDEO, "sooner").run()
             assert caught.value.kind is ErrorKind.INTERNAL
         later, again = (Client(own, VIDEO, name) for name in ("later", "again"))
         await later.run()

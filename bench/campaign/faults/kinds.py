@@ -79,7 +79,7 @@ def _raises(pid: int) -> Iterator[None]:
 
 
 @contextmanager
-def short_of_memory(pid: int) -> Iterator[None]:
+def _short_of_memory(pid: int) -> Iterator[None]:
     """Leave a worker no more address space than it has."""
     usual = resource.prlimit(pid, resource.RLIMIT_AS)
     resource.prlimit(pid, resource.RLIMIT_AS, (psutil.Process(pid).memory_info().vms, usual[1]))
@@ -140,7 +140,7 @@ FAULTS = (
     Fault("SIGABRT", 0.5, _sends(signal.SIGABRT)),
     Fault("SIGSTOP", 0.7, _sends(signal.SIGSTOP)),
     Fault("exception", 1.5, _raises, deadly=False, errors=frozenset({ErrorKind.INTERNAL})),
-    Fault("no memory", 1, short_of_memory, deadly=False, errors=frozenset({ErrorKind.INVALID, ErrorKind.INTERNAL})),
+    Fault("no memory", 1, _short_of_memory, deadly=False, errors=frozenset({ErrorKind.INVALID, ErrorKind.INTERNAL})),
     Fault("/dev/shm is full", 0.7, lambda pid: _small_files(0), deadly=False, errors=frozenset({ErrorKind.NO_ROOM})),
     Fault("disk is full", 0.7, lambda pid: _small_files(pid), deadly=False),
     Fault("clocks jump", 0.7, _clocks_jump, deadly=False),
