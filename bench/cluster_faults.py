@@ -4,7 +4,7 @@ A cluster of its own comes up on this machine, with two routers, and a third one
 can be cut. In each round clients stream greedy answers through all of them; when all have begun, something ends. Each
 answer is compared with that of before the first round. A pause is the longest time between two pieces of an answer.
 
-    python bench/cluster_faults.py --deaths 200 --json bench/results/cluster_faults.json
+    python bench/cluster_faults.py --deaths 200 --json bench/results/cluster-faults.json
 """
 
 import asyncio
