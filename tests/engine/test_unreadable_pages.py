@@ -22,8 +22,10 @@ def opening_nothing(pid: int) -> Iterator[None]:
     """Let a process open no more files, as it must to map what it has not mapped."""
     usual = resource.prlimit(pid, resource.RLIMIT_NOFILE)
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (0, usual[1]))
-    yield
-    resource.prlimit(pid, resource.RLIMIT_NOFILE, usual)
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, usual)
 
 
 @pytest.mark.parametrize("instance", ["prefill", "decode"])

@@ -37,11 +37,12 @@ def run(model: str, text: Path, tokens: int, dtype: str, output: Path | None, co
         task = progress.add_task("tokens", total=len(ids) // WINDOW * WINDOW)
         for done in calibration.run(ids):
             progress.update(task, completed=done)
+    squares = calibration.squares()
     try:
-        write_importance(path, calibration.squares(), text.name, WINDOW)
+        write_importance(path, squares, text.name, WINDOW)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
-    _tell(console, calibration, path, model)
+    _tell(console, len(squares), calibration, path, model)
 
 
 def _read(text: Path) -> str:
@@ -63,10 +64,9 @@ def _plain(model: str) -> Path:
     return model_dir
 
 
-def _tell(console: Console, calibration: Calibration, path: Path, model: str) -> None:
-    squares, left_out = calibration.squares(), calibration.unnamed
-    lines = [f"written to {path}: {len(squares)} matrices over {calibration.rows} tokens"]
-    if left_out:
+def _tell(console: Console, matrices: int, calibration: Calibration, path: Path, model: str) -> None:
+    lines = [f"written to {path}: {matrices} matrices over {calibration.rows} tokens"]
+    if left_out := calibration.unnamed:
         lines.append(f"left out, because GGUF files have no names for them: {len(left_out)} such as {left_out[0]}")
     lines.append(f"serve with: unifiedserve serve {model} --quantization int4 --importance {path}")
     for line in lines:
