@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from statistics import mean
+from typing import NamedTuple
 
 from unifiedserve.errors import ConfigError
 from unifiedserve.placement import Stage
@@ -26,6 +27,7 @@ _PROMPT = 512  # tokens of one that keeps prefill busy
 _STREAM = 512  # tokens of an answer that keeps decode busy
 _FEW_FRAMES, _FEW_PIXELS = 4, FRAME_PIXELS // 4  # of a video that leaves little to encode
 _MANY_PIXELS = 4 * FRAME_PIXELS
+_TRIES, _LONGER = 4, 4  # with a stage that does nothing in its time: on a slow machine a first token takes longer
 
 Alone = Callable[[Span], float]  # the seconds that a span takes alone
 Matrix = dict[Stage, dict[Stage, float]]
@@ -38,13 +40,13 @@ async def measure_interference(
     lone = {}
     for stage, work in works.items():
         step(f"{stage} alone")
-        lone[stage] = await _driven(asker, [work], effort.pair_seconds)
-        _checked(stage, named(lone[stage], stage))
-    runs = list(lone.values())
+        lone[stage] = await _alone(asker, stage, work, effort.pair_seconds)
+    runs = [run.spans for run in lone.values()]
     for pair in combinations(works, 2):
         step(f"{pair[0]} beside {pair[1]}")
-        runs.append(await _driven(asker, [works[stage] for stage in pair], effort.pair_seconds))
-    return {stage: factors(stage, list(works), runs, alone_in(stage, costs, lone[stage])) for stage in works}
+        seconds = max(lone[stage].seconds for stage in pair)
+        runs.append(await _driven(asker, [works[stage] for stage in pair], seconds))
+    return {stage: factors(stage, list(works), runs, alone_in(stage, costs, lone[stage].spans)) for stage in works}
 
 
 async def measure_alone(
@@ -54,17 +56,30 @@ async def measure_alone(
     found = {}
     for stage, work in works.items():
         step(f"{stage} alone")
-        spans = _checked(stage, named(await _driven(asker, [work], effort.pair_seconds), stage))
+        spans = named((await _alone(asker, stage, work, effort.pair_seconds)).spans, stage)
         alone = alone_in(stage, costs, spans)
         found[stage] = sum(span.seconds for span in spans) / sum(map(alone, spans))
     return found
 
 
-def _checked(stage: Stage, spans: Sequence[Span]) -> Sequence[Span]:
-    """Return the spans; raises ConfigError if there are none."""
-    if not spans:
-        raise ConfigError(f"{stage} has done nothing in the time for it: the machine is too slow, or too busy")
-    return spans
+class _Run(NamedTuple):
+    """Hold all spans of a run, and for how many seconds it was driven."""
+
+    spans: list[Span]
+    seconds: float
+
+
+async def _alone(asker: Asker, stage: Stage, work: Work, seconds: float) -> _Run:
+    """Run a stage alone, for so many seconds; longer if it has done nothing by then.
+
+    Raises ConfigError if it still has done nothing after several tries.
+    """
+    for _ in range(_TRIES):
+        spans = await _driven(asker, [work], seconds)
+        if named(spans, stage):
+            return _Run(spans, seconds)
+        seconds *= _LONGER
+    raise ConfigError(f"{stage} has done nothing in the time for it: the machine is too slow, or too busy")
 
 
 def works_of(media: Media, *, sees: bool) -> dict[Stage, Work]:
