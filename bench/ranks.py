@@ -26,7 +26,7 @@ from torch import multiprocessing
 
 from ipc_buffers import Collective, Memory, MessageQueue, PagePool
 from unifiedserve.config import EngineConfig
-from unifiedserve.device import CPU
+from unifiedserve.device import CPU, Meeting
 from unifiedserve.doctor.machine import describe_machine
 from unifiedserve.engine.weight_source import wanted_by, weight_source
 from unifiedserve.memory.kv_cache import KVCache
@@ -95,7 +95,8 @@ class Setting:
         if part is None:
             return None
         inboxes = [MessageQueue.attach(self.inbox(each)) for each in range(1, role.ranks)]
-        return Group(part, Collective.join(self.collective(role.ranks), part.rank), inboxes)
+        collective = Collective.join(self.collective(role.ranks), part.rank)
+        return Group(part, collective, CPU.exchanges(Meeting(part.rank, role.ranks, collective)), inboxes)
 
     def collective(self, ranks: int) -> str:
         return f"{self.name}-{ranks}"
@@ -126,7 +127,7 @@ def following(setting: Setting, role: Role, orders: Connection) -> None:
     adapter = setting.load(role, setting.group(role))
     pool, layout = orders.recv()
     assert adapter.part is not None
-    follow(adapter.part, KVCache(PagePool.attach(pool), layout, rank=adapter.part.group.part.rank))
+    follow(adapter.part, KVCache(PagePool.attach(pool), layout, part=adapter.part.group.part.rank))
 
 
 @contextmanager

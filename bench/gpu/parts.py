@@ -208,6 +208,15 @@ SERVE = (
         ("cuda",),
         serves=True,
     ),
+    Item(
+        "ranks",
+        f"{_AT}ranks:answers",
+        "one model over two GPUs; skipped where there is one",
+        200,
+        _SERVER,
+        ("cuda",),
+        serves=True,
+    ),
     Item("kills", f"{_AT}engine:kill_often", "20 SIGKILLs under load", 240, _SERVER, ("cuda",), serves=True),
     Item(
         "faults",

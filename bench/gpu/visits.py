@@ -62,6 +62,7 @@ VISITS = {
     "fourth": (
         *_READY,
         Turn("sandbox", 90, 15),
+        Turn("ranks", 150, 5),
         Turn("batch_invariance", 240, 130),
         Turn("kernel_tests", 180, 60),
         Turn("stage_times", 80, 40),

@@ -11,12 +11,15 @@ from pathlib import Path
 import fake_cuda
 import psutil
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.device.cuda import mps_daemon
 from unifiedserve.device.cuda import sharing as sharing_module
-from unifiedserve.device.cuda.mps_daemon import PIPES, PREFIX, MpsDaemon, MpsError
-from unifiedserve.device.cuda.sharing import MEMORY, NO_PIPES, PRIORITY, THREADS, Mps, TimeSlices
+from unifiedserve.device.cuda.mps_daemon import PIPES, PREFIX, VISIBLE, MpsDaemon, MpsError
+from unifiedserve.device.cuda.sharing import MEMORY, NO_PIPES, PRIORITY, THREADS, Mps, TimeSlices, own_first, seen_as
+from unifiedserve.device.cuda.support import number_of
 from unifiedserve.errors import ConfigError
 from unifiedserve.placement import read_placement
 
@@ -280,3 +283,11 @@ def test_workers_see_their_own_gpu_first_and_the_others_in_the_order_of_the_engi
 def test_limits_that_cannot_be(given: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         EngineConfig.of(**given).check()  # type: ignore[arg-type]
+
+
+@given(st.data())
+def test_a_worker_knows_other_gpus_by_its_own_order(data: st.DataObject) -> None:
+    names = [f"GPU-{number}" for number in range(data.draw(st.integers(1, 9)))]
+    own, other = (data.draw(st.integers(0, len(names) - 1)) for _ in range(2))
+    order = own_first(f"cuda:{own}", lambda: names).get(VISIBLE, ",".join(names)).split(",")
+    assert order[number_of(seen_as(f"cuda:{other}", f"cuda:{own}"))] == names[other]

@@ -132,6 +132,23 @@ def test_a_gpu_that_is_not_there(placement: str, gpu: Callable[..., None]) -> No
     assert chosen(device="cuda", placement=placement) == "cuda"
 
 
+def test_a_rank_without_a_gpu(gpu: Callable[..., None]) -> None:
+    gpu(gpus=3)
+    with pytest.raises(ConfigError) as refused:
+        chosen(device="cuda", tensor_parallel_size=4)
+    assert "has mem0 on cuda:0 to cuda:3, but this process sees 3 GPUs" in str(refused.value)
+    gpu(gpus=4)
+    assert chosen(device="cuda", tensor_parallel_size=4) == "cuda"
+
+
+def test_sums_over_gpus_are_not_batch_invariant(gpu: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu(gpus=2)
+    monkeypatch.setattr("unifiedserve.device.cuda.device.check_backend", lambda backend, ranks: None)
+    CudaDevice(EngineConfig.of(tensor_parallel_size=2)).check("bfloat16")
+    with pytest.raises(ConfigError, match=r"^--batch-invariant: NCCL's order of sums over --tensor-parallel-size 2"):
+        CudaDevice(EngineConfig.of(tensor_parallel_size=2, batch_invariant=True)).check("bfloat16")
+
+
 def test_gpus_mean_nothing_on_a_cpu() -> None:
     with pytest.raises(ConfigError, match=r"--placement ep@cuda:0\+d@cuda:1: names GPUs, but the CPU computes here"):
         chosen(device="cpu", placement="ep@cuda:0+d@cuda:1")

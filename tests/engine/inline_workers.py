@@ -114,10 +114,7 @@ class InlineWorkers:
         process: Callable[[str], AbstractContextManager[None]] = _here,
     ) -> None:
         """Start them on a device; what a worker does is done within the `process` of its name."""
-        name = f"test-workers-{uuid.uuid4().hex[:12]}"
-        layout = with_pages(plan_layout(config, placement, processor, "float32", name, f"{name}-weights", CPU))
-        self._pages = create_pages(layout, name)
-        self.memory = SharedMemory.create(layout, self._pages)
+        layout = self.take_memory(placement, checkpoint, processor, config, device)
         self.tokens: dict[int, dict[int, int]] = {}
         self.told: list[Token | PromptLogprobs | PromptVector] = []
         self.ended: set[int] = set()
@@ -131,13 +128,6 @@ class InlineWorkers:
         self.processor = processor
         self._placement = placement
         self._loads: dict[int, Load] = {}
-        files = SafetensorsFiles(checkpoint)
-        self._weights = [
-            create_weights(files, own.weights, torch.float32, CPU.place, wanted_by(own.networks, processor.config))
-            for own in layout.memories.values()
-            if own.weights
-        ]
-        write_weights(self._weights, files)
         self._process = process
         self._workers = {}
         self._wakes: dict[str, float] = {}
@@ -158,11 +148,34 @@ class InlineWorkers:
                 carrier_token=TOKEN,
             )
             with process(instance.name):
-                self._workers[instance.name] = Worker(spec, device, log=begin_log(spec))
+                self._workers[instance.name] = self.start_worker(spec, device)
+
+    def take_memory(
+        self, placement: Placement, checkpoint: Path, processor: Processor, config: EngineConfig, device: Device
+    ) -> EngineLayout:
+        """Make what the workers share."""
+        name = f"test-workers-{uuid.uuid4().hex[:12]}"
+        layout = with_pages(plan_layout(config, placement, processor, "float32", name, f"{name}-weights", CPU))
+        self._pages = create_pages(layout, name)
+        self.memory = SharedMemory.create(layout, self._pages)
+        files = SafetensorsFiles(checkpoint)
+        self._weights = [
+            create_weights(files, own.weights, torch.float32, CPU.place, wanted_by(own.networks, processor.config))
+            for own in layout.memories.values()
+            if own.weights
+        ]
+        write_weights(self._weights, files)
+        return layout
+
+    def start_worker(self, spec: WorkerSpec, device: Device) -> Worker:
+        return Worker(spec, device, log=begin_log(spec))
 
     def close(self) -> None:
         for worker in self._workers.values():
             worker.close()
+        self.free_memory()
+
+    def free_memory(self) -> None:
         self.memory.unlink()
         free([*self._weights, *self._pages.values()])
 

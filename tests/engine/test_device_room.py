@@ -118,6 +118,9 @@ class Gpus(DeferredDevice):
     def place_of(self, gpu: int) -> str:
         return f"cuda:{gpu}"
 
+    def place_of_rank(self, place: str, rank: int) -> str:
+        return f"cuda:{int(place[-1]) + rank}"
+
     def at(self, place: str) -> DeferredDevice:
         return Gpus(self._gpus, place, self._videos_mib)
 
@@ -130,7 +133,7 @@ def sizes_on(
     device = Gpus(gpus, videos_mib=videos_mib)
     layout = plan_layout(config, config.machine.workers, processor, "float32", "none", "weights", device)
     sizes = DeviceSizes(config, processor, device)
-    sizes.check(layout, dict.fromkeys(layout.memories, MIB))
+    sizes.check(layout, dict.fromkeys(layout.memories, [MIB]))
     busy = {Stage.ENCODE: 20, Stage.PREFILL: 30, Stage.DECODE: 20}
     footprints = {
         memory: Footprint(10 * MIB, max(busy.get(stage, 0) for stage in config.machine.workers.hosted_in(memory)) * MIB)
@@ -151,6 +154,16 @@ def test_each_gpu_has_what_its_memory_leaves(processor: Processor) -> None:
     assert left - layout.memories["mem2"].kv.page_bytes < layout.memories["mem2"].kv.bytes <= left
     assert workers["workers of other GPUs"] == 2 * 10 * MIB  # prefill reads of encode's, and decode of prefill's
     assert workers["decoders of videos"] == 7 * MIB
+
+
+def test_the_gpu_of_a_rank_with_the_least_room_decides(processor: Processor) -> None:
+    def kv_bytes(*others_mib: int) -> int:
+        gpus = {f"cuda:{number}": Gpu(400, others_mib=each) for number, each in enumerate(others_mib)}
+        return sizes_on(gpus, processor, "shared", tensor_parallel_size=2)[0].kv_bytes
+
+    free, left = kv_bytes(0, 0), kv_bytes(0, 60)
+    assert left == pytest.approx(free - 60 * MIB, abs=2 * MIB)
+    assert kv_bytes(60, 0) == left
 
 
 def test_memories_of_one_gpu_share_what_is_left(processor: Processor) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ipc_buffers import Collective, MessageQueue
 from unifiedserve.config import EngineConfig
-from unifiedserve.device import CPU
+from unifiedserve.device import CPU, Meeting
 from unifiedserve.engine.weight_source import weight_source
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 from unifiedserve.memory.weights import attach_weights, store_weights
@@ -70,7 +70,14 @@ def ranks_of(
             shared = [
                 Collective.join(f"{name}-e{rank // encoder.tensor}", rank % encoder.tensor) for rank in range(ranks)
             ]
-        groups = [Group(part, Collective.join(name, part.rank), inboxes, SECONDS, shared[part.rank]) for part in parts]
+        meetings = [
+            Meeting(part.rank, ranks, Collective.join(name, part.rank), shared[part.rank], encoder.tensor, SECONDS)
+            for part in parts
+        ]
+        groups = [
+            Group(part, meeting.collective, CPU.exchanges(meeting), inboxes, SECONDS)
+            for part, meeting in zip(parts, meetings, strict=True)
+        ]
         weights = [weights_of(checkpoint, dtype, part, quantization) for part in parts]
         adapters = [
             load_adapter(checkpoint, weights[rank % encoder.tensor] | weights[rank], dtype, CPU, tuple(Network), group)
@@ -83,7 +90,7 @@ def ranks_of(
         stack.callback(loop.close)
         threads = stack.enter_context(ThreadPoolExecutor(max(1, ranks - 1)))
         following = [
-            threads.submit(_follow, adapter, KVCache(loop.pool, layout, rank=rank))
+            threads.submit(_follow, adapter, KVCache(loop.pool, layout, part=rank))
             for rank, adapter in enumerate(adapters)
             if rank
         ]

@@ -16,10 +16,11 @@ from quantized_checkpoints import write_awq, write_gptq, write_packed
 from rank_threads import ranks_of
 
 from unifiedserve.config import EngineConfig
-from unifiedserve.device import CPU
+from unifiedserve.device import CPU, Device
 from unifiedserve.engine.buffer_sizes import plan_layout
 from unifiedserve.engine.weight_source import weight_source
 from unifiedserve.errors import ConfigError
+from unifiedserve.memory.shared import EngineLayout
 from unifiedserve.memory.weights import weights_bytes
 from unifiedserve.models.base import ExpandedPrompt
 from unifiedserve.models.hub import load_transformers
@@ -206,16 +207,51 @@ def divided(kind: str) -> bool:
     return CPU.divides(load_transformers().AutoConfig.for_model(kind, **window).get_text_config(), "bfloat16")
 
 
-@pytest.mark.parametrize(
-    ("kind", "on_gpu", "words"), [("gemma2", False, "type gemma2"), ("qwen2", True, "--device cpu")]
-)
-def test_refuses_models_and_devices_that_cannot(kind: str, on_gpu: bool, words: str) -> None:
+def layout_of(kind: str, device: Device, placement: str = "shared") -> EngineLayout:
     config = make_config(kind) if kind in LAYOUTS else load_transformers().AutoConfig.for_model(kind)
-    processor: Any = SimpleNamespace(config=config, keeps_visual_rows=False)
-    options, device = EngineConfig.of(tensor_parallel_size=2), DeferredDevice() if on_gpu else CPU
-    placement = read_placement("shared", ())
+    processor: Any = SimpleNamespace(config=config, keeps_visual_rows=False, patch_row_bytes=8, visual_dim=8)
+    options = EngineConfig.of(tensor_parallel_size=2, placement=placement)
+    return plan_layout(options, read_placement(placement, ()), processor, "float32", "none", "none", device)
+
+
+@pytest.mark.parametrize("device", [CPU, DeferredDevice()], ids=["cpu", "gpu"])
+def test_refuses_models_that_cannot_be_divided(device: Device) -> None:
+    with pytest.raises(ConfigError, match=r"^--tensor-parallel-size 2: .*type gemma2"):
+        layout_of("gemma2", device)
+
+
+@pytest.mark.parametrize(
+    ("placement", "words"),
+    [
+        ("ep+d@mem1", "keys and values in 2 memories, and those of several GPUs do not travel yet"),
+        ("e@cuda:1+pd@cuda:0", "mem1 is on cuda:1, and mem0 on cuda:0 to cuda:1; name a first GPU .*pd@cuda:2"),
+    ],
+)
+def test_refuses_placements_of_gpus_that_cannot_be(placement: str, words: str) -> None:
     with pytest.raises(ConfigError, match=f"^--tensor-parallel-size 2: .*{words}"):
-        plan_layout(options, placement, processor, "float32", "none", "none", device)
+        layout_of("qwen2", DeferredDevice(), placement)
+
+
+def test_each_gpu_has_its_rank() -> None:
+    """A rank's weights, keys and values are in its GPU's memory; on the processor all share the host's pages."""
+
+    class Gpus(DeferredDevice):
+        def place_of(self, gpu: int) -> str:
+            return f"cuda:{gpu}"
+
+        def place_of_rank(self, place: str, rank: int) -> str:
+            return f"cuda:{int(place[-1]) + rank}"
+
+    memories = layout_of("qwen2", Gpus(), "e@cuda:0+pd@mem1,cuda:1").memories
+    assert {name: each.place_of_ranks for name, each in memories.items()} == {
+        "mem0": ("cuda:0",),
+        "mem1": ("cuda:1", "cuda:2"),
+    }
+    assert list(memories["mem1"].kv_of_ranks.values()) == ["cuda:2"]
+    assert memories["mem0"].kv_of_ranks == {}
+    (shared,) = layout_of("qwen2", CPU).memories.values()
+    assert shared.kv_of_ranks == {}
+    assert shared.kv.page_bytes == 2 * memories["mem1"].kv.page_bytes
 
 
 @pytest.mark.parametrize("quantization", ["none", "int4"])

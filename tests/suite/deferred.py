@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import deferred_device
 import torch
@@ -15,12 +15,13 @@ from ipc_buffers import Memory
 from unifiedserve.attention import PLAIN, AttentionRules, CrossSpan, RaggedBatch, cross_attention, reference
 from unifiedserve.attention.base import SequenceView
 from unifiedserve.config import DeviceName
-from unifiedserve.device import DecodeStep, Pending, Room, SideQueue
+from unifiedserve.device import CPU, DecodeStep, Exchange, Exchanges, Meeting, Pending, Room, SideQueue
 from unifiedserve.device.base import Kernels, Mark, Sharing
 from unifiedserve.device.cuda.kernels import CudaKernels
 from unifiedserve.device.cuda.sharing import TimeSlices
 from unifiedserve.device.cuda.side_stream import Issued
 from unifiedserve.device.cuda.unseen import decode_bytes
+from unifiedserve.device.llama import is_llama_like
 from unifiedserve.device.operators import PlannedAttention
 from unifiedserve.device.triton.attention_plan import scratch_of_rows
 
@@ -167,6 +168,33 @@ class _Download:
         return tokens
 
 
+class LateExchange:
+    """An `Exchange` of the host's whose operations are queued as kernels are: the host waits for nobody."""
+
+    def __init__(self, host: Exchange) -> None:
+        self._host = host
+
+    @property
+    def leads(self) -> bool:
+        return self._host.leads
+
+    @property
+    def native(self) -> NoReturn:
+        raise TypeError("there are no kernels in C++")
+
+    def all_reduce(self, values: Tensor) -> None:
+        deferred_device.launch(self._host.all_reduce, values)
+
+    def broadcast(self, values: Tensor) -> None:
+        deferred_device.launch(self._host.broadcast, values)
+
+    def gather(self, own: Tensor, every: Tensor | None, patience: int = 1) -> None:
+        if every is None:
+            deferred_device.launch(lambda own: self._host.gather(own, None, patience), own)
+        else:
+            deferred_device.launch(lambda own, every: self._host.gather(own, every, patience), own, every)
+
+
 class DeferredDevice:
     """A `Device` whose memory is shared memory of the host, and whose work is done at the fence."""
 
@@ -189,6 +217,9 @@ class DeferredDevice:
     def at(self, place: str) -> "DeferredDevice":
         return self
 
+    def seen_as(self, place: str, own: str) -> str:
+        return place
+
     def best_dtype(self) -> str:
         return "float32"
 
@@ -205,7 +236,14 @@ class DeferredDevice:
         return False
 
     def divides(self, text: Any, dtype: str) -> bool:
-        return False
+        return is_llama_like(text)
+
+    def place_of_rank(self, place: str, rank: int) -> str:
+        return self.place
+
+    def exchanges(self, meeting: Meeting) -> Exchanges:
+        found = CPU.exchanges(meeting)
+        return Exchanges(LateExchange(found.every), LateExchange(found.encoder) if found.encoder else None)
 
     def decode_bytes(self, text: Any, rows: int, tokens: int, page_size: int) -> int:
         return decode_bytes(text, rows, tokens, page_size)

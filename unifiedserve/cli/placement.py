@@ -1,7 +1,7 @@
 """Run `unifiedserve placement`: workers, cores and memory, before anything is started."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from rich.console import Console, Group
@@ -27,6 +27,7 @@ from unifiedserve.placement import Instance, Network, Placement, Stage
 from unifiedserve.placement.cores import write_cores
 
 Sizes = Mapping[str, int]  # bytes by use
+SizesOfRanks = Mapping[str, Sequence[int]]  # bytes of weights, by memory and rank
 
 _READS = {
     Stage.ENCODE: (Network.ENCODER, "patch buffer", "visual buffer"),
@@ -61,7 +62,7 @@ def run(config: EngineConfig, console: Console) -> None:
     check_memory(shared_sizes(layout, weights), workers)
 
 
-def _planned(config: EngineConfig) -> tuple[EngineLayout, Sizes, Mapping[Network, int]]:
+def _planned(config: EngineConfig) -> tuple[EngineLayout, SizesOfRanks, Mapping[Network, int]]:
     """Return the layout, and the bytes of the weights, by memory and by network. Networks are the model's."""
     device = select_device(config)
     model_dir, processor = load_checkpoint(config)
@@ -76,7 +77,7 @@ def _planned(config: EngineConfig) -> tuple[EngineLayout, Sizes, Mapping[Network
     return layout, bytes_by_memory(layout, sources, processor.config, dtype), networks
 
 
-def _sizes(layout: EngineLayout, weights: Sizes, networks: Mapping[Network, int]) -> dict[str, Sizes]:
+def _sizes(layout: EngineLayout, weights: SizesOfRanks, networks: Mapping[Network, int]) -> dict[str, Sizes]:
     """Return what lies in each memory, but for what it has none of."""
     found: dict[str, Sizes] = {}
     for memory, segments in layout.segments(weights).items():
@@ -90,7 +91,7 @@ def _sizes(layout: EngineLayout, weights: Sizes, networks: Mapping[Network, int]
 
 def _where(memory: MemoryLayout) -> str:
     if memory.place != CPU.place:
-        return f", on {memory.place}"
+        return f", on {' and '.join(memory.place_of_ranks)}"
     return "" if memory.node is None else f", of node{memory.node}"
 
 

@@ -10,7 +10,7 @@ from unifiedserve.config.keys import (
     key_header,
     required_cluster_key,
 )
-from unifiedserve.config.machine import AttentionBackend, DeviceName
+from unifiedserve.config.machine import AttentionBackend, DeviceName, named_gpus
 from unifiedserve.config.media import DecodeOn, ImageBackground, VideoDecoderName
 from unifiedserve.config.memory import DEFAULT_KV_CACHE_MIB, MIB
 from unifiedserve.config.scheduling import DualStreams, Order, Scheduling
@@ -37,5 +37,6 @@ __all__ = [
     "carrier_token",
     "cluster_key",
     "key_header",
+    "named_gpus",
     "required_cluster_key",
 ]

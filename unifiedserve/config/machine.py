@@ -120,9 +120,10 @@ class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             ge=1,
             le=64,
-            description="The number of processes, or ranks, over which each worker spreads the language model (CPU "
-            "only). Each has an equal part of the worker's cores, of the attention heads and of the weights. The "
-            "number must divide the heads; the vision encoder stays whole, on the first rank, without --encoder-ranks",
+            description="The number of processes, or ranks, over which each worker spreads the language model. Each "
+            "has an equal part of the attention heads and of the weights, and of the worker's cores, or a GPU of its "
+            "own: that of the worker's memory and the next ones. The number must divide the heads; the vision encoder "
+            "stays whole, on the first rank, without --encoder-ranks",
         ),
     ] = 1
     encoder_ranks: Annotated[
@@ -176,6 +177,24 @@ class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
     def ranks_of(self, instance: Instance) -> int:
         """Return how many processes an instance is: its ranks, if it hosts the language model."""
         return self.tensor_parallel_size if Network.LANGUAGE in networks_of(instance.stages) else 1
+
+    @property
+    def gpus_of_memories(self) -> dict[str, range]:
+        """Return the numbers of the GPUs that hold each memory: the ranks of its workers have one each.
+
+        Raises ConfigError if ranks of several memories would have the same.
+        """
+        placement, used = self.workers, dict[str, range]()
+        for memory in placement.memories:
+            ranks = max(self.ranks_of(each) for each in placement.instances if each.memory == memory)
+            used[memory] = gpus = range(placement.gpu_of(memory), placement.gpu_of(memory) + ranks)
+            for other, others in used.items():
+                if other != memory and self.tensor_parallel_size > 1 and not set(gpus).isdisjoint(others):
+                    raise ConfigError(
+                        f"--tensor-parallel-size {self.tensor_parallel_size}: {other} is on {named_gpus(others)}, and "
+                        f"{memory} on {named_gpus(gpus)}; name a first GPU behind those, as in pd@cuda:{others.stop}"
+                    )
+        return used
 
     @property
     def shared_encoder(self) -> EncoderRanks:
@@ -233,6 +252,11 @@ class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
                 raise ConfigError(f"{option} {given}: expected NAME=N, with {what} from 1 to {most} as N")
             found[name] = int(number)
         return found
+
+
+def named_gpus(gpus: range) -> str:
+    """Return GPUs of consecutive numbers in words."""
+    return f"cuda:{gpus.start}" if len(gpus) == 1 else f"cuda:{gpus.start} to cuda:{gpus.stop - 1}"
 
 
 @lru_cache

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from ipc_buffers import AllReduce, Memory
+from ipc_buffers import AllReduce, Collective, Memory
 from unifiedserve.attention import PLAIN, AttentionRules, PagedKV, RaggedBatch
 from unifiedserve.config import DeviceName
 from unifiedserve.placement import Instance
@@ -73,6 +73,81 @@ class StepRunner(Protocol):
         """
 
 
+class Exchange(Protocol):
+    """Join tensors of several ranks: each rank calls every method at once, in the same order.
+
+    Tensors are contiguous, and where the ranks compute. Where the host waits for the others, a rank that does not come
+    in time is named by a CollectiveError.
+    """
+
+    @property
+    def leads(self) -> bool:
+        """Tell whether this rank is the first one."""
+
+    @property
+    def native(self) -> AllReduce:
+        """Return what sums up for kernels in C++. Raises TypeError where there are none."""
+
+    def all_reduce(self, values: Tensor) -> None:
+        """Replace values by the sums over all ranks."""
+
+    def broadcast(self, values: Tensor) -> None:
+        """Replace values by those of the first rank."""
+
+    def gather(self, own: Tensor, every: Tensor | None, patience: int = 1) -> None:
+        """Fill `every` [ranks, …] of the first rank with the `own` […] of each; the others give None.
+
+        A rank may come `patience` times as late as otherwise.
+        """
+
+
+class Meeting(NamedTuple):
+    """Say where the ranks of a worker find each other: this rank's ends of shared memory of the host.
+
+    `encoder` joins `encoder_ranks` neighbours that share each unit of the vision encoder; None: one rank has each.
+    Ranks wait `patience` seconds for each other.
+    """
+
+    rank: int
+    ranks: int
+    collective: Collective
+    encoder: Collective | None = None
+    encoder_ranks: int = 1
+    patience: float = 60.0
+
+
+class Exchanges(NamedTuple):
+    """Hold what joins all ranks, and those that share units of the encoder, if any."""
+
+    every: Exchange
+    encoder: Exchange | None
+
+
+class Ends(Protocol):
+    """Do what is before and behind a language model's layers; its tensors are on the device."""
+
+    @property
+    def width(self) -> int:
+        """Return how many logits there are of a hidden state."""
+
+    def embed(self, token_ids: Tensor) -> Tensor:
+        """Return the embeddings [n, hidden] of token ids [n]."""
+
+    def logits_of(self, hidden: Tensor) -> Tensor:
+        """Return logits [k, width] of hidden states [k, hidden]."""
+
+
+class DividedEnds(Ends, Protocol):
+    """Do it over several ranks, which have the same token ids and hidden states.
+
+    The first one has all logits, the others those of their part of the vocabulary.
+    """
+
+    @property
+    def exchange(self) -> Exchange:
+        """Return what joins the ranks."""
+
+
 class DecodeRow(NamedTuple):
     """Describe a running sequence's next token.
 
@@ -106,6 +181,10 @@ class Decoder(Protocol):
 
     #: how many rows it keeps
     rows: int
+
+    @property
+    def wants(self) -> bool:
+        """Tell whether there is something to `prepare`."""
 
     @property
     def eager_steps(self) -> int:
@@ -229,10 +308,10 @@ class Kernels(Protocol):
     def attention(self, batch: RaggedBatch, kv: PagedKV) -> AttentionStep:
         """Plan a step's attention."""
 
-    def runner(self, language_model: Any, dtype: torch.dtype, all_reduce: AllReduce | None = None) -> StepRunner | None:
+    def runner(self, language_model: Any, dtype: torch.dtype, exchange: Exchange | None = None) -> StepRunner | None:
         """Return what runs the layers of a text model of transformers; None if its own modules are to run them.
 
-        With `all_reduce` the model is one rank's part, and None means that the device cannot run it so.
+        With an `exchange` the model is one rank's part, and None means that the device cannot run it so.
         """
 
     def head(self, module: Any) -> Callable[[Tensor], Tensor]:
@@ -241,10 +320,13 @@ class Kernels(Protocol):
         These are valid until the next call.
         """
 
-    def decoder(self, model: Any, kv: PagedKV, rows: int, tokens: int, position_rows: int) -> Decoder | None:
+    def decoder(
+        self, model: Any, kv: PagedKV, rows: int, tokens: int, position_rows: int, divided: DividedEnds | None = None
+    ) -> Decoder | None:
         """Return a decoder of so many sequences, each of up to `tokens` tokens.
 
-        The model is a causal one of transformers. None if steps of decode are to be run like all others.
+        The model is a causal one of transformers; `divided` is this rank's if it is spread over several. None if steps
+        of decode are to be run like all others. Raises RuntimeError if a rank's cannot be made.
         """
 
 
@@ -315,6 +397,9 @@ class Device(Protocol):
     def at(self, place: str) -> "Device":
         """Return the device of its kind whose memory is at a place."""
 
+    def seen_as(self, place: str, own: str) -> str:
+        """Return how a worker knows a place, whose own memory is at `own`; both as the engine knows them."""
+
     def best_dtype(self) -> str:
         """Return what `--dtype auto` means."""
 
@@ -344,6 +429,12 @@ class Device(Protocol):
 
     def divides(self, text: Any, dtype: str) -> bool:
         """Tell whether it runs a text config's model over ranks, with weights of a dtype."""
+
+    def place_of_rank(self, place: str, rank: int) -> str:
+        """Return the place of a rank's weights and KV cache, given the first one's."""
+
+    def exchanges(self, meeting: Meeting) -> Exchanges:
+        """Join the ranks of a worker, all of which call this at once. Raises ConfigError if they cannot be joined."""
 
     def view(self, memory: Memory) -> Tensor:
         """Return shared memory at its `place` as uint8 [n]. The tensor keeps the bytes mapped."""

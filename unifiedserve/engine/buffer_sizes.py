@@ -1,6 +1,6 @@
 """Size the buffers, from options and the model's shapes."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -52,7 +52,8 @@ def plan_layout(
     ranks = config.machine.tensor_parallel_size
     _check_divisible(ranks, device, processor.config.get_text_config(), dtype)
     _check_encoder_ranks(config, placement, processor)
-    kv = KVLayout.of(processor.config, sizes.kv_page_tokens, kv_dtype, ranks)
+    apart = device.name != CPU.name  # each rank has a memory of its own
+    kv = KVLayout.of(processor.config, sizes.kv_page_tokens, kv_dtype, ranks, 1 if apart else ranks)
     pools = {
         "kv": _pool("kv_cache_mib", sizes.kv_cache_mib or DEFAULT_KV_CACHE_MIB, kv.page_bytes),
         "patch": _pool("patch_buffer_mib", sizes.patch_buffer_mib, sizes.patch_page_rows * processor.patch_row_bytes),
@@ -73,7 +74,8 @@ def plan_layout(
                 f"{weights}-{memory}",
                 device.place_of(placement.gpu_of(memory)),
                 number_of_memory(memory) if on_nodes else None,
-                ranks,
+                [device.place_of_rank(device.place_of(placement.gpu_of(memory)), rank) for rank in range(1, ranks)],
+                apart=apart,
             )
             for memory in placement.memories
         },
@@ -84,7 +86,15 @@ def plan_layout(
 
 
 def _check_for_gpus(config: EngineConfig, placement: Placement) -> None:
-    """Raise ConfigError for options that are for memories of the host."""
+    """Raise ConfigError for options of the host's memories, and for ranks whose pages would travel."""
+    holders = [memory for memory in placement.memories if {Stage.PREFILL, Stage.DECODE} & placement.hosted_in(memory)]
+    if (ranks := config.machine.tensor_parallel_size) > 1 and len(holders) > 1:
+        raise ConfigError(
+            f"--tensor-parallel-size {ranks}: --placement {placement.name} has keys and values in {len(holders)} "
+            "memories, and those of several GPUs do not travel yet; have prefill and decode in one, as in "
+            "e@cuda:0+pd@cuda:1"
+        )
+    _ = config.machine.gpus_of_memories
     if not placement.is_whole:
         raise ConfigError(
             f"--placement {placement.name}: nodes of stage pools read pages of host memory, and none of GPUs yet; give "
@@ -103,12 +113,9 @@ def _check_divisible(ranks: int, device: Device, text: Any, dtype: str) -> None:
     """Raise ConfigError if the device cannot divide a language model's layers among several ranks."""
     if ranks == 1 or device.divides(text, dtype):
         return
-    option = f"--tensor-parallel-size {ranks}"
-    if device.name != CPU.name:
-        raise ConfigError(f"{option}: ranks are processes on the CPU's cores; leave it out, or give --device cpu")
     raise ConfigError(
-        f"{option}: a language model of type {text.model_type} in {dtype} cannot be divided among ranks; leave it out, "
-        "or serve one of those in the table of docs/models.md"
+        f"--tensor-parallel-size {ranks}: a language model of type {text.model_type} in {dtype} cannot be divided "
+        "among ranks; leave it out, or serve one of those in the table of docs/models.md"
     )
 
 
@@ -146,12 +153,14 @@ def _memory(
     weights: str,
     place: str,
     node: int | None,
-    ranks: int,
+    further: Sequence[str],
+    *,
+    apart: bool,
 ) -> MemoryLayout:
-    """Return the layout of a memory whose instances host these stages."""
+    """Return the layout of a memory whose instances host these stages; `further` ranks have these places."""
     there, networks = {pool for stage in hosted for pool in needs[stage]}, networks_of(hosted)
     sizes = {name: size if name in there else PoolSize(0, size.page_bytes) for name, size in pools.items()}
-    further = tuple(f"{weights}-rank{rank}" for rank in range(1, ranks))
+    speaks = Network.LANGUAGE in networks
     return MemoryLayout(
         **sizes,
         weights=weights if networks else "",
@@ -161,7 +170,8 @@ def _memory(
         place=place,
         node=node,
         networks=networks,
-        further_weights=further if Network.LANGUAGE in networks else (),
+        further_weights=tuple(f"{weights}-rank{rank}" for rank, _ in enumerate(further, 1)) if speaks else (),
+        further_places=tuple(further) if speaks and apart else (),
     )
 
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -24,11 +24,11 @@ class DeviceSizes:
         self._text = processor.config.get_text_config()
         self._device = device
 
-    def check(self, layout: EngineLayout, weights: Mapping[str, int]) -> None:
-        """Raise RoomError if it is known before that weights or buffers do not fit. Weights are by memory."""
+    def check(self, layout: EngineLayout, weights: Mapping[str, Sequence[int]]) -> None:
+        """Raise RoomError if it is known before that weights or buffers do not fit. Weights are by memory and rank."""
         for place in layout.places:
             own = layout.at(place)
-            uses = {"weights": sum(weights[memory] for memory in own.memories)}
+            uses = {"weights": sum(max(weights[memory], default=0) for memory in own.memories)}
             if self._config.memory.kv_cache_mib:
                 uses["KV cache"] = own.kv_bytes
             check_room(self._room(layout, place), self._config, {**uses, **own.buffers()})
@@ -70,10 +70,15 @@ class DeviceSizes:
         return msgspec.structs.replace(layout, memories={**layout.memories, **own.memories}), workers
 
     def _room(self, layout: EngineLayout, place: str) -> Room:
-        """Return the room of a device, named by its place where there are several."""
-        room = self._device.at(place).room()
-        if room is None:
+        """Return the room of a device, named by its place where there are several.
+
+        It is the least that ranks have whose first one is there: all take as much, or less.
+        """
+        ranks = {each: None for memory in layout.at(place).memories.values() for each in memory.place_of_ranks}
+        rooms = [room for each in ranks if (room := self._device.at(each).room())]
+        if not rooms:
             raise TypeError(f"{place} has no memory of its own")
+        room = min(rooms, key=lambda room: room.free)
         if len(layout.memories) == 1:
             return room
         return room._replace(name=f"{room.name} ({place}, with {' and '.join(layout.at(place).memories)})")

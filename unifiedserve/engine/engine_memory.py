@@ -150,10 +150,10 @@ class EngineMemory:
         for key, memory in self._layout.memories.items():
             wanted = wanted_by(memory.networks, self._processor.config)
             nodes = self._nodes_of_ranks(key, len(sources)) if memory.node is None else [memory.node] * len(sources)
-            ranks = zip(memory.weights_of_ranks, sources, self._weights, nodes, strict=False)
-            for name, source, of_rank, node in ranks:
+            ranks = zip(memory.weights_of_ranks, memory.place_of_ranks, sources, self._weights, nodes, strict=False)
+            for name, place, source, of_rank, node in ranks:
                 with near_node(node):
-                    of_rank.append(create_weights(source, name, self._torch_dtype, memory.place, wanted))
+                    of_rank.append(create_weights(source, name, self._torch_dtype, place, wanted))
 
     def _nodes_of_ranks(self, memory: str, ranks: int) -> list[int | None]:
         """Return the NUMA node of each rank in a memory.

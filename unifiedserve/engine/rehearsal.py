@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from unifiedserve.device import Device
+from unifiedserve.engine.environments import with_environments
 from unifiedserve.engine.known_shares import KnownShares, key_of
 from unifiedserve.engine.zygote import WorkerProcess, ZygoteError, shared_zygote
 from unifiedserve.errors import ConfigError
@@ -93,7 +94,7 @@ def rehearse(
     share = known.find(key)
     before = _free(device)
     try:
-        process = shared_zygote().start(spec, device.sharing.environment(spec.instance, spec.memory.place))
+        process = shared_zygote().start(*with_environments(spec, device.sharing.environment))
     except ZygoteError as error:
         raise ConfigError(str(error)) from error
     try:

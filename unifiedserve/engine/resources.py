@@ -4,7 +4,7 @@ import logging
 import math
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import util
 from pathlib import Path
 
@@ -79,8 +79,8 @@ def _obstacle(placement: Placement) -> str:
     return f"this kernel cannot confine {' and '.join(lacking)}" if lacking else ""
 
 
-def shared_sizes(layout: EngineLayout, weights: Mapping[str, int]) -> dict[str, int]:
-    """Return the bytes of all shared segments, by what they are; `weights` has those of the weights, by memory."""
+def shared_sizes(layout: EngineLayout, weights: Mapping[str, Sequence[int]]) -> dict[str, int]:
+    """Return the bytes of all shared segments, by what they are; `weights` are those of each rank, by memory."""
     sizes: dict[str, int] = {}
     for memory, uses in layout.segments(weights).items():
         of = f" of {memory}" if len(layout.memories) > 1 else ""

@@ -144,14 +144,14 @@ def wanted_by(networks: Collection[Network], model_config: Any) -> Wanted:
     return lambda name: network_of(name) in networks
 
 
-def bytes_by_memory(layout: EngineLayout, sources: Sequence[Tensors], model_config: Any, dtype: str) -> dict[str, int]:
-    """Return the bytes of all ranks' weights in each memory, from the headers alone."""
+def bytes_by_memory(
+    layout: EngineLayout, sources: Sequence[Tensors], model_config: Any, dtype: str
+) -> dict[str, list[int]]:
+    """Return the bytes of each rank's weights, by memory, from the headers alone."""
     own: torch.dtype = getattr(torch, dtype)
     kinds = {memory: (each.networks, len(each.weights_of_ranks)) for memory, each in layout.memories.items()}
     sizes = {
-        (networks, ranks): sum(
-            weights_bytes(source, own, wanted_by(networks, model_config)) for source in sources[:ranks]
-        )
+        (networks, ranks): [weights_bytes(source, own, wanted_by(networks, model_config)) for source in sources[:ranks]]
         for networks, ranks in set(kinds.values())
     }
     return {memory: sizes[kind] for memory, kind in kinds.items()}

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
+from unifiedserve.engine.environments import with_environments
 from unifiedserve.engine.zygote import WorkerProcess, ZygoteError, shared_zygote
 from unifiedserve.errors import ConfigError
 from unifiedserve.placement import Instance, Stage
@@ -42,7 +43,8 @@ class WorkerProcesses:
         """
         for spec in specs:
             name = spec.instance.name
-            self._running[name] = process = self._start(spec, environment(spec.instance, spec.memory.place))
+            started, own = with_environments(spec, environment)
+            self._running[name] = process = self._start(started, own)
             watched = (name, process, generation, on_exit)
             threading.Thread(target=self._watch, args=watched, name="watch", daemon=True).start()
 

@@ -25,8 +25,8 @@ class KVLayout:
 
     A sequence's recurrent state, if the model has one, is in `state_pages` pages before those of its tokens.
 
-    Of several `ranks`, each with `kv_heads`, a page holds such a part for each, one behind the other: a page's number
-    is the same to all.
+    Of several ranks, each with `kv_heads`, a page's number is the same to all. A page holds such a part for each of the
+    `parts` that share a memory, one behind the other.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class KVLayout:
         head_dim: int,
         dtype: torch.dtype,
         state: StateLayout | None = None,
-        ranks: int = 1,
+        parts: int = 1,
     ) -> None:
         self.shape = (layers, 2, page_size, kv_heads, head_dim)
         self.page_size = page_size
@@ -47,15 +47,16 @@ class KVLayout:
         scales = prod(self.scales_shape) if self.scales_shape else 0
         self.scales_start = -(-self.data_bytes // SCALE_BYTES) * SCALE_BYTES
         self.part_bytes = self.scales_start + scales * SCALE_BYTES
-        self.page_bytes = ranks * self.part_bytes
+        self.page_bytes = parts * self.part_bytes
         self.state = state
         self.state_pages = -(-state.bytes // self.page_bytes) if state else 0
 
     @staticmethod
-    def of(config: Any, page_size: int, dtype: torch.dtype, ranks: int = 1) -> "KVLayout":
+    def of(config: Any, page_size: int, dtype: torch.dtype, ranks: int = 1, parts: int | None = None) -> "KVLayout":
         """Return the layout for a transformers model config; layers with cross-attention keep nothing here.
 
-        Of several `ranks` each keeps its own heads. Raises ConfigError if these cannot be divided among them.
+        Of several `ranks` each keeps its own heads; `parts` of them share a memory (None: all).
+        Raises ConfigError if heads cannot be divided among them.
         """
         text = config.get_text_config()
         head_dim = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
@@ -63,34 +64,24 @@ class KVLayout:
         crossing = len(getattr(text, "cross_attention_layers", ()))
         layers = text.num_hidden_layers - crossing - (state.layers if state else 0)
         kv_heads = kv_heads_of(text, ranks)
-        return KVLayout(layers, page_size, kv_heads, head_dim, dtype, state, ranks)
+        return KVLayout(layers, page_size, kv_heads, head_dim, dtype, state, ranks if parts is None else parts)
 
 
-class KVCache(DevicePages):
-    """Hold keys and values of all layers over a PagePool whose pages are `layout.page_bytes` each.
+class KVPages:
+    """Hold keys and values of all layers in pages of `layout.page_bytes`, as `PagedKV`.
 
-    Those of cross-attention are in rows of `visual` [n, width], the visual buffer. Of several ranks this is the part
-    of `rank`; whole pages are copied. Raises ValueError if the pool's pages have another size.
+    Of several ranks whose parts share a page this is the part of that number; whole pages are copied.
     """
 
-    def __init__(
-        self,
-        pool: PagePool,
-        layout: KVLayout,
-        visual: Tensor | None = None,
-        device: Device = CPU,
-        rank: int = 0,
-    ) -> None:
-        if pool.page_bytes != layout.page_bytes:
-            raise ValueError(f"{pool.name}: pages of {pool.page_bytes} bytes, the model needs {layout.page_bytes}")
-        super().__init__(pool, device)
-        self.visual = visual
+    def __init__(self, data: Tensor, layout: KVLayout, device: Device, part: int = 0) -> None:
+        """Take the pages, uint8 [n, page_bytes] on the device."""
+        self.device = device
         self.page_size = layout.page_size
         self.state_pages = layout.state_pages
         self._state = layout.state
-        self._bytes = self.data()
-        pages = pool.num_pages
-        own = self._bytes[:, rank * layout.part_bytes : (rank + 1) * layout.part_bytes]
+        self._bytes = data
+        pages = len(data)
+        own = data[:, part * layout.part_bytes : (part + 1) * layout.part_bytes]
         self.pages = own[:, : layout.data_bytes].view(layout.dtype).view(pages, *layout.shape)
         self.scales: Tensor | None = None
         if layout.scales_shape:
@@ -116,6 +107,10 @@ class KVCache(DevicePages):
         old, new = (self.device.upload(torch.tensor(numbers, dtype=torch.int64)) for numbers in (sources, targets))
         self._bytes.index_copy_(0, new, self._bytes.index_select(0, old))
 
+    def tokens_held(self, tokens: int) -> int:
+        """Return as how many tokens a sequence may become here, of so many."""
+        return min(tokens, (len(self.pages) - self.state_pages) * self.page_size)
+
     def pages_for(self, tokens: int) -> int:
         """Return the pages that a sequence of `tokens` tokens needs, those of its state included."""
         return self.state_pages - (-tokens // self.page_size)
@@ -124,3 +119,20 @@ class KVCache(DevicePages):
         """Return a sequence's part of a step, from all of its pages; `more` are `wanted`, `limits` and `cross`."""
         span = Span(pages[self.state_pages :], start, stop, *more)
         return span._replace(state=pages[: self.state_pages])
+
+
+class KVCache(KVPages, DevicePages):
+    """Hold keys and values over a PagePool.
+
+    Those of cross-attention are in rows of `visual` [n, width], the visual buffer. Raises ValueError if pages of the
+    pool have another size than the layout's.
+    """
+
+    def __init__(
+        self, pool: PagePool, layout: KVLayout, visual: Tensor | None = None, device: Device = CPU, part: int = 0
+    ) -> None:
+        if pool.page_bytes != layout.page_bytes:
+            raise ValueError(f"{pool.name}: pages of {pool.page_bytes} bytes, the model needs {layout.page_bytes}")
+        DevicePages.__init__(self, pool, device)
+        KVPages.__init__(self, self.data(), layout, device, part)
+        self.visual = visual

@@ -1,7 +1,7 @@
 """Share memory between the processes of one engine: made by the supervisor, attached by workers."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -45,6 +45,7 @@ class MemoryLayout(msgspec.Struct, frozen=True):
     node: int | None = None  # of NUMA, that the bytes are to come from; None: any
     networks: tuple[Network, ...] = tuple(Network)
     further_weights: tuple[str, ...] = ()  # names of those of the ranks after the first one
+    further_places: tuple[str, ...] = ()  # of these ranks, each of which has its keys and values there, too
 
     @property
     def weights_of_ranks(self) -> tuple[str, ...]:
@@ -52,10 +53,26 @@ class MemoryLayout(msgspec.Struct, frozen=True):
         return (self.weights, *self.further_weights) if self.weights else ()
 
     @property
+    def place_of_ranks(self) -> tuple[str, ...]:
+        """Return where each rank has its weights."""
+        return (self.place, *(self.further_places or [self.place] * len(self.further_weights)))
+
+    @property
+    def kv_of_ranks(self) -> dict[str, str]:
+        """Return names and places of ranks' keys and values in memories of their own."""
+        ranks = zip(self.further_weights, self.further_places, strict=False)
+        return {f"{weights}-kv": place for weights, place in ranks}
+
+    @property
     def pools(self) -> dict[str, PoolSize]:
         """Return the sizes of the pools that there are, by name."""
         sizes = {"kv": self.kv, "patch": self.patch, "visual": self.visual}
         return {name: size for name, size in sizes.items() if size.pages}
+
+    @property
+    def kv_bytes_of_ranks(self) -> int:
+        """Return the bytes of the keys and values of all ranks."""
+        return self.kv.bytes * (1 + len(self.kv_of_ranks))
 
     def buffers(self) -> dict[str, int]:
         """Return the bytes of the buffers for media, by purpose."""
@@ -140,10 +157,10 @@ class EngineLayout(msgspec.Struct, frozen=True):
         """Return the bytes of the buffers for media in all memories, by purpose."""
         return dict(sum((Counter(memory.buffers()) for memory in self.memories.values()), Counter()))
 
-    def segments(self, weights: Mapping[str, int]) -> dict[str, dict[str, int]]:
-        """Return the bytes of the segments in each memory, by purpose; `weights` has the weights', by memory."""
+    def segments(self, weights: Mapping[str, Sequence[int]]) -> dict[str, dict[str, int]]:
+        """Return the bytes of the segments in each memory, by purpose; `weights` has those of each rank's weights."""
         return {
-            memory: {"weights": weights[memory], "KV cache": own.kv.bytes, **own.buffers()}
+            memory: {"weights": sum(weights[memory]), "KV cache": own.kv_bytes_of_ranks, **own.buffers()}
             for memory, own in self.memories.items()
         }
 
@@ -156,6 +173,9 @@ def create_pages(layout: EngineLayout, prefix: str) -> dict[PoolKey, Memory]:
             own = layout.memories[memory]
             with near_node(own.node):
                 pages[memory, name] = Memory.create(f"{prefix}-{memory}-{name}-pages", size.bytes, own.place)
+        for memory, own in layout.memories.items():
+            for name, place in own.kv_of_ranks.items():
+                pages[memory, name] = Memory.create(name, own.kv.bytes, place)
     except BaseException:
         free(pages.values())
         raise

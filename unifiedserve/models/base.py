@@ -15,7 +15,7 @@ from torch.nn import functional
 from unifiedserve.attention import RaggedBatch
 from unifiedserve.device import CPU, Decoder, Device, StepRunner
 from unifiedserve.errors import ConfigError
-from unifiedserve.memory.kv_cache import KVCache
+from unifiedserve.memory.kv_cache import KVCache, KVPages
 from unifiedserve.memory.recurrent_state import StateLayout
 from unifiedserve.messages.media import (
     ALL_FRAMES,
@@ -37,6 +37,7 @@ from unifiedserve.models.rope import LONG, settle_rope, short_length
 from unifiedserve.models.scopes import Scope
 from unifiedserve.models.text import NO_LIMIT, TooLongError
 from unifiedserve.placement import Network
+from unifiedserve.ranks.decoder import LeadingDecoder
 from unifiedserve.ranks.encoder import PartOfEncoder
 from unifiedserve.ranks.group import Group
 from unifiedserve.ranks.leader import Leader, LeadingEncoder, SpreadEmbedding
@@ -253,8 +254,8 @@ class LanguageAdapter:
         settle_rope(self.language_model, self.position_rows)
         self._short_length = short_length(config.get_text_config())
         pause_before_each_layer(self.model, self.language_model)
-        all_reduce = group.collective if group else None
-        runner = device.kernels.runner(self.language_model, dtype, all_reduce) if speaks else None
+        exchange = group.exchange if group else None
+        runner = device.kernels.runner(self.language_model, dtype, exchange) if speaks else None
         #: the device runs the language model's layers itself, not by the modules of transformers
         self.fused = runner is not None
         self._run = runner or self.run_modules
@@ -276,7 +277,7 @@ class LanguageAdapter:
             raise ConfigError(f"--tensor-parallel-size {group.part.ranks}: {NOT_DIVIDED}")
         embedding = self.language_model.get_input_embeddings()
         hidden: int = self.config.get_text_config().hidden_size
-        part = PartOfModel(group, embedding, runner, self._head, hidden, self.dtype, self._give_way)
+        part = PartOfModel(group, embedding, runner, self._head, hidden, self.dtype, self.device)
         if group.leads:
             leader = Leader(part)
             self.language_model.set_input_embeddings(SpreadEmbedding(leader))
@@ -292,7 +293,7 @@ class LanguageAdapter:
         def layers(patches: Tensor, units: Sequence[tuple[MediaPlan, int]]) -> Generator[None, None, Tensor]:
             return layer_by_layer(lambda: self.encode(patches, units))
 
-        return PartOfEncoder(group, layers, self.dtype)
+        return PartOfEncoder(group, layers, self.dtype, self.device.torch)
 
     def positions(self, token_ids: Sequence[int], media: Sequence[MediaPlan]) -> Tensor:
         """Return rotary positions of a whole prompt: int64 [P, n], P = `position_rows`.
@@ -377,7 +378,7 @@ class LanguageAdapter:
         Token ids and `is_visual` are in host memory. With visual tokens wider than `hidden`, all rows are as wide:
         behind the embedding is what the first layers add to it, which is zero for text.
         """
-        embeds: Tensor = self.language_model.get_input_embeddings()(self.device.upload(token_ids))
+        embeds: Tensor = self.language_model.get_input_embeddings()(self._told(token_ids))
         if visual is not None:
             embeds = functional.pad(embeds, (0, visual.shape[1] - embeds.shape[1]))
             places = self.device.upload(is_visual.nonzero()[:, 0])
@@ -391,7 +392,11 @@ class LanguageAdapter:
         `embeds` [T, width] are from `embed`, `positions` int64 [P, T] in host memory. All tokens' keys and values go
         into the cache.
         """
-        return self._run(embeds, self.device.upload(positions), batch, kv)
+        return self._run(embeds, self._told(positions), batch, kv)
+
+    def _told(self, host: Tensor) -> Tensor:
+        """Return what the layers are told of a step: on the device, but where each rank uploads what it is told."""
+        return host if self.part else self.device.upload(host)
 
     def run_modules(self, embeds: Tensor, positions: Tensor, batch: RaggedBatch, kv: KVCache) -> Tensor:
         """Run a step by the modules of transformers, as a `StepRunner`."""
@@ -412,14 +417,15 @@ class LanguageAdapter:
         """Return embeddings [T, width] as arguments of transformers' text model."""
         return {"inputs_embeds": embeds[None]}
 
-    def decoder(self, kv: KVCache, rows: int, tokens: int) -> Decoder | None:
+    def decoder(self, kv: KVPages, rows: int, tokens: int) -> Decoder | None:
         """Return the device's own decoder of so many sequences of so many tokens.
 
         None where a step of decode is one like all others.
         """
         if self.keeps_visual_rows or kv.state_pages:
             return None
-        return self.device.kernels.decoder(self.model, kv, rows, tokens, self.position_rows)
+        decoder = self.device.kernels.decoder(self.model, kv, rows, tokens, self.position_rows, self.part)
+        return LeadingDecoder(decoder, self.part) if decoder and self.part and self.part.group.leads else decoder
 
     @torch.inference_mode()
     def logits(self, hidden: Tensor) -> Tensor:

@@ -33,18 +33,23 @@ def spread(sizes: Sequence[int], parts: int) -> list[range]:
 class PartOfEncoder:
     """Do a rank's part of the encoder: every method is called on all ranks, in the same order."""
 
-    def __init__(self, group: Group, encode: EncodeLayers, dtype: torch.dtype) -> None:
-        """Take the encoder that this rank runs, for tokens of a dtype."""
+    def __init__(self, group: Group, encode: EncodeLayers, dtype: torch.dtype, device: torch.device) -> None:
+        """Take the encoder that this rank runs on a device, for tokens of a dtype."""
         self.group = group
+        self._device = device
         self._ranks = group.part.encoder.ranks
         self._encode = encode
         self._dtype = dtype
         self._batches: dict[int, _Batch] = {}
 
+    def follow(self, number: int, rows: int, row_bytes: int, units: Units) -> None:
+        """Begin a batch of so many rows, which the first rank has."""
+        self.begin(number, torch.empty(rows, row_bytes, dtype=torch.uint8, device=self._device), units)
+
     def begin(self, number: int, patches: Tensor, units: Units) -> None:
         """Begin a batch; `patches` of other ranks than the first are overwritten."""
         patches = patches.contiguous()
-        self.group.broadcast(patches)
+        self.group.exchange.broadcast(patches)
         singles = [plan for plan, count in units for _ in range(count)]
         parts = spread([plan.tokens_per_unit for plan in singles], self._ranks.data)
         part = parts[self.group.part.rank // self._ranks.tensor]
@@ -66,14 +71,14 @@ class PartOfEncoder:
     def finish(self, number: int, width: int) -> Tensor:
         """End a batch whose tokens are so wide; return all of them [M, width] on rank 0, and this rank's on others."""
         batch = self._batches.pop(number)
-        own = torch.zeros(max(batch.tokens), width, dtype=self._dtype)
+        own = torch.zeros(max(batch.tokens), width, dtype=self._dtype, device=self._device)
         if (tokens := batch.run()) is not None:
             own[: len(tokens)] = tokens
         if not self.group.leads:
-            self.group.gather(own, None, _PATIENCE)
+            self.group.exchange.gather(own, None, _PATIENCE)
             return own
         every = own.new_empty(self.group.part.ranks, *own.shape)
-        self.group.gather(own, every, _PATIENCE)
+        self.group.exchange.gather(own, every, _PATIENCE)
         first_of_groups = every[:: self._ranks.tensor]
         return torch.cat([part[:count] for part, count in zip(first_of_groups, batch.tokens, strict=True)])
 
@@ -90,7 +95,7 @@ class DividedBlocks:
         part = group.part.encoder if group else None
         self.ranks = part.ranks.tensor if part else 1
         self._leads = part is None or part.leads
-        self._group = group if self.ranks > 1 else None
+        self._exchange = group.exchange_of_encoder if group else None
 
     def summand(self, hidden: Tensor) -> Tensor:
         """Return what this rank adds its products to: one rank's is `hidden`, the others' is zero."""
@@ -98,8 +103,8 @@ class DividedBlocks:
 
     def summed(self, hidden: Tensor) -> Tensor:
         """Return the sum over the ranks, in place of what this one has."""
-        if self._group:
-            self._group.sum_of_encoder(hidden)
+        if self._exchange:
+            self._exchange.all_reduce(hidden)
         return hidden
 
 

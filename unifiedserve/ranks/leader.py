@@ -29,12 +29,12 @@ class Leader:
         self._gives_way = False
 
     def embed(self, token_ids: Tensor) -> Tensor:
-        """Return the embeddings [n, hidden] of token ids int64 [n]."""
+        """Return the embeddings [n, hidden] of token ids int64 [n] in host memory."""
         with all_of_them(self._group, Embed(to_bytes(token_ids))):
-            return self._part.embed(token_ids)
+            return self._part.embed(self._part.device.upload(token_ids))
 
     def step(self, embeds: Tensor, positions: Tensor, batch: RaggedBatch, kv: PagedKV) -> Tensor:
-        """Run a step, as a `StepRunner`."""
+        """Run a step as a `StepRunner`, with `positions` in host memory."""
         with all_of_them(self._group, Step.of(embeds.shape[1], positions, batch)):
             return self._part.step(embeds, positions, batch, kv)
 

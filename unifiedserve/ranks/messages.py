@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from unifiedserve.attention import RaggedBatch
+from unifiedserve.device import DecodeRow
 from unifiedserve.messages.layouts import decode_layout
 from unifiedserve.messages.media import MediaPlan
 
@@ -68,6 +69,36 @@ class Logits(msgspec.Struct, frozen=True, tag=True, array_like=True):
     rows: int
 
 
+class Launch(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Launch a step of the device's own decoder for these rows.
+
+    Their tokens follow by broadcast. Each row has only the pages behind those `known`, which were told before.
+    """
+
+    rows: list[DecodeRow]
+    known: list[int]
+
+
+class Forget(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Let a row of the device's own decoder be another sequence's."""
+
+    row: int
+
+
+class Prepare(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Record what the next steps of the device's own decoder need."""
+
+
+class CopyPages(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Copy all that is in some pages of the KV cache to others.
+
+    This is told where each rank has a memory of its own.
+    """
+
+    sources: list[int]
+    targets: list[int]
+
+
 class GiveWay(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Leave half of the cores to other processes from now on, or use all."""
 
@@ -109,7 +140,9 @@ class Leave(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """End."""
 
 
-Message = Embed | Step | Logits | GiveWay | Encode | Layer | Encoded | Drop | Leave
+Message = (
+    Embed | Step | Logits | Launch | Forget | Prepare | CopyPages | GiveWay | Encode | Layer | Encoded | Drop | Leave
+)
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message, dec_hook=decode_layout)
 
 

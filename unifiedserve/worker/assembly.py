@@ -11,11 +11,11 @@ from unifiedserve.carriers.base import Carrier
 from unifiedserve.carriers.choose import open_carrier
 from unifiedserve.carriers.rdma import reads_by_hardware
 from unifiedserve.carriers.setting import Setting, Site, this_machine
-from unifiedserve.device import CPU, Decoder, Device, SideQueue, weight_bits
+from unifiedserve.device import CPU, Device, SideQueue, weight_bits
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.memory.shared import PoolKey, PoolSize, SharedMemory
-from unifiedserve.memory.weights import attach_weights, sum_weights
+from unifiedserve.memory.weights import attach_weights
 from unifiedserve.messages.wire import Ready
 from unifiedserve.models.chat import load_tokenizer
 from unifiedserve.models.registry import load_adapter, load_config
@@ -38,15 +38,18 @@ from unifiedserve.worker.lane import Lane
 from unifiedserve.worker.language.lane import LanguageLane
 from unifiedserve.worker.language.lone_step import measure_lone_step
 from unifiedserve.worker.language.model import LanguageModel
+from unifiedserve.worker.language.own_decoder import decoder_of, generates
 from unifiedserve.worker.language.patch_pages import PatchPages
 from unifiedserve.worker.language.rehearsal import step_seconds
 from unifiedserve.worker.language.sampler import Sampler
 from unifiedserve.worker.language.speculation import Speculation
 from unifiedserve.worker.language.stages import LanguageStages
 from unifiedserve.worker.port import Port
+from unifiedserve.worker.ranked_cache import LeadingCache
 from unifiedserve.worker.spec import WorkerSpec
 from unifiedserve.worker.vision.lane import VisionLane
 from unifiedserve.worker.vision.stage import MediaBuffers, VisionStage
+from unifiedserve.worker.weights_sum import sum_of_ranks
 
 _log = logging.getLogger(__name__)
 
@@ -80,17 +83,17 @@ def build_lanes(
         lanes.append(_vision_lane(spec, memory, device, port, reading, log))
     if stages - {Stage.VISION}:
         device.verify()
-        ready.weights_sum = _check_weights(spec, device)
+        ready.weights_sum = _check_weights(spec, device, group)
         lane, ready.decode_step = _language_lane(spec, memory, device, port, log, group)
         lanes.append(lane)
     return lanes, ready
 
 
-def _check_weights(spec: WorkerSpec, device: Device) -> int | None:
+def _check_weights(spec: WorkerSpec, device: Device, group: Group | None) -> int | None:
     """Return the sum of the weights in a device's own memory; None if they are in the host's, beyond its faults."""
     if spec.memory.place == CPU.place:
         return None
-    found = sum_weights(spec.memory.weights, device)
+    found = sum_of_ranks(spec, device, group)
     if spec.weights_sum not in (None, found):
         raise DamagedWeightsError("the weights have been damaged")
     return found
@@ -114,10 +117,18 @@ def _vision_lane(
         config.media.image_background,
         reading,
         lambda route: spec.placement.memory_of(route.encode[0]),
-        (device.frames,),
+        (device.frames, *_frames_of_ranks(spec, device)),
     )
     made = MadeVision(config.scheduling.service_order)
     return VisionLane(stage, RecordedVisionTurn(made, log) if log else made.turn(), port)
+
+
+def _frames_of_ranks(spec: WorkerSpec, device: Device) -> list[str]:
+    """Return where frames may come out on the devices of further ranks: their engines decode, too."""
+    own = spec.layout.memories[spec.instance.memory].place
+    encoders = [memory for memory in spec.layout.memories.values() if memory.patch.pages]
+    places = [device.seen_as(place, own) for memory in encoders for place in memory.further_places]
+    return [device.at(place).frames for place in places]
 
 
 def _media_buffers(spec: WorkerSpec, memory: SharedMemory, name: str, device: Device) -> MediaBuffers:
@@ -150,8 +161,7 @@ def _language_lane(
     patches, visual = _media_buffers(spec, memory, spec.instance.memory, device)
     model = _load_model(spec, visual, memory, group)
     sampler = Sampler(grammars, spec.eos_token_ids)
-    generates = Stage.DECODE in hosted and model.adapter.pooling is None
-    decoder = _decoder(spec, model) if generates else None
+    decoder = decoder_of(spec, model.adapter, model.kv)
     speculation = _speculation(spec.config.scheduling.speculative_tokens, model)
     pages = PatchPages(patches, memory.status, spec.instance.name)
     stages = LanguageStages.build(
@@ -167,7 +177,7 @@ def _language_lane(
         memory.sequences.of(spec.instance.name),
     )
     known = spec.decode_step  # it would not be alone now, and there may be no free page
-    decode_step = (known or measure_lone_step(model, stages.decode)) if generates else None
+    decode_step = (known or measure_lone_step(model, stages.decode)) if generates(spec, model.adapter) else None
     grammars.start()  # not beside the measurement
     rests = model.adapter.device.sharing.rests
     budget = budget_of(spec.config, model.kv.pool.num_pages, decode_step or 0.0, rests=rests)
@@ -205,19 +215,11 @@ def _side_queue(spec: WorkerSpec, device: Device) -> SideQueue | None:
     """Return where batches are encoded beside the other steps; None if they take turns with them."""
     options, stages = spec.config.scheduling, set(spec.instance.stages)
     if options.dual_streams == "auto":
-        beside = {Stage.ENCODE, Stage.DECODE} <= stages and not (device.synchronous or options.naive)
+        alone = spec.config.machine.encoder_ranks_of(spec.instance).total == 1  # else ranks do one thing at a time
+        beside = {Stage.ENCODE, Stage.DECODE} <= stages and alone and not (device.synchronous or options.naive)
     else:
         beside = options.dual_streams == "on" and spec.instance.has_both_models
     return device.side_queue() if beside else None
-
-
-def _decoder(spec: WorkerSpec, model: LanguageModel) -> Decoder | None:
-    """Return what decodes on the device by itself, if anything does."""
-    longest: int = (
-        spec.config.checkpoint.max_model_len or model.adapter.config.get_text_config().max_position_embeddings
-    )
-    held = (model.kv.pool.num_pages - model.kv.state_pages) * model.kv.page_size
-    return model.adapter.decoder(model.kv, spec.config.scheduling.max_running, min(longest, held))
 
 
 def _speculation(most: int, model: LanguageModel) -> Speculation:
@@ -237,8 +239,13 @@ def _load_model(spec: WorkerSpec, visual: RowBuffer, memory: SharedMemory, group
     weights, networks = attach_weights(spec.memory.weights, device), networks_of(spec.instance.stages)
     adapter = load_adapter(model_dir, weights, visual.dtype, device, networks, group)
     kv_dtype: torch.dtype = getattr(torch, spec.config.memory.kv_dtype(spec.dtype))
-    layout = KVLayout.of(load_config(model_dir), spec.config.memory.kv_page_tokens, kv_dtype, spec.ranks)
+    page_tokens, apart = spec.config.memory.kv_page_tokens, bool(spec.memory.kv_of_ranks)
+    layout = KVLayout.of(load_config(model_dir), page_tokens, kv_dtype, spec.ranks, 1 if apart else spec.ranks)
     pool = _pool(spec, memory, (spec.instance.memory, "kv"))
     if group:
         group.meet(spec.config.machine.startup_timeout)
-    return LanguageModel(adapter, KVCache(pool, layout, visual.rows, device))
+    if not (group and apart):
+        return LanguageModel(adapter, KVCache(pool, layout, visual.rows, device))
+    cache = LeadingCache(pool, layout, visual.rows, device)
+    cache.group = group
+    return LanguageModel(adapter, cache)

@@ -16,7 +16,8 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     `decode_step` are the seconds of a lone step of decode, once they are known. `share` is what heavy work gets of its
     budgets beside streams until there are measurements. `nursery` is the descriptor of the socket over which it gets
     reading processes (None: it reads media itself). The sizes of steps are tried out with a `medium` like this (None:
-    the model takes none), unless a `profile` tells. Holders of the `carrier_token` may read the pages of other
+    the model takes none), unless a `profile` tells. Ranks after the first one add these variables to their environments
+    (empty: nothing). Holders of the `carrier_token` may read the pages of other
     memories.
     """
 
@@ -37,6 +38,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     share: float = 1.0
     medium: MediaPlan | None = None
     profile: HardwareProfile | None = None
+    environments_of_ranks: tuple[dict[str, str], ...] = ()
     nursery: int | None = None
     carrier_token: str = ""
 

@@ -3,8 +3,8 @@
 from bench.gpu.figures import Figures
 from bench.gpu.items.engine import CLIP, NO_CACHES, QUESTION
 from bench.gpu.machine import carried_clip
+from bench.gpu.seen import gpus_here
 from bench.gpu.served import served
-from ipc_buffers import ArenaError, list_gpus
 
 REPEATS = 3  # of the question; the first one compiles what is first used
 
@@ -12,7 +12,7 @@ REPEATS = 3  # of the question; the first one compiles what is first used
 def answers(figures: Figures, device: str) -> None:
     """Ask about a clip with one memory, two on one GPU, and one on each of two GPUs: answers must be the same."""
     places = ["vep+d", "vep@mem0,cuda:0+d@mem1,cuda:0" if device == "cuda" else "vep+d@mem1"]
-    if device == "cuda" and _gpus() > 1:
+    if device == "cuda" and gpus_here() > 1:
         places += ["vep@cuda:0+d@cuda:1", "ve@cuda:0+pd@cuda:1"]
     texts: dict[str, str] = {}
     for placement in places:
@@ -24,10 +24,3 @@ def answers(figures: Figures, device: str) -> None:
         figures.add(**{placement: {"seconds": [each["seconds"] for each in asked], "text": texts[placement]}})
     if other := [placement for placement, text in texts.items() if text != texts[places[0]]]:
         raise RuntimeError(f"the answer is another one with {', '.join(other)}")
-
-
-def _gpus() -> int:
-    try:
-        return len(list_gpus())
-    except ArenaError:
-        return 0

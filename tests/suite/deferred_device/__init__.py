@@ -17,6 +17,7 @@ from .tensor import NAME, wrap
 
 __all__ = [
     "copies",
+    "finish",
     "install",
     "launch",
     "mark",
@@ -54,6 +55,11 @@ def process(name: str) -> AbstractContextManager[None]:
 def synchronize() -> None:
     """Do all work that is queued. Raises RuntimeError if some of it fails."""
     DeviceModule().synchronize()
+
+
+def finish() -> None:
+    """Do all work that is queued, of every process that this one stands for."""
+    stream.run_all()
 
 
 def mark() -> Callable[[], None]:

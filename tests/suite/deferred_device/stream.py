@@ -58,6 +58,12 @@ class Stream:
         finally:
             del self._recorded[threading.get_ident()]
 
+    def run_all(self) -> None:
+        """Do the work of every queue."""
+        for name in list(self._queues):
+            with self.of(name):
+                self.run()
+
     def repeat(self, recorded: list[Work]) -> None:
         """Queue work that was recorded."""
         self._pending.extend(recorded)

@@ -7,12 +7,24 @@ import torch
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
-from ipc_buffers import AllReduce, Memory
+from ipc_buffers import Memory
 from unifiedserve.attention import PagedKV, RaggedBatch
 from unifiedserve.config import DeviceName
-from unifiedserve.device.base import Decoder, Device, Kernels, Sharing, SideQueue, StepRunner
+from unifiedserve.device.base import (
+    Decoder,
+    Device,
+    DividedEnds,
+    Exchange,
+    Exchanges,
+    Kernels,
+    Meeting,
+    Sharing,
+    SideQueue,
+    StepRunner,
+)
 from unifiedserve.device.cpu.attention import CpuAttention
 from unifiedserve.device.cpu.decoder import FusedDecoder
+from unifiedserve.device.cpu.exchange import HostExchange
 from unifiedserve.device.cpu.head import Head
 from unifiedserve.device.cpu.modules import fill_panels
 from unifiedserve.device.cpu.processor import KERNEL_DTYPES, cpu_features, slowness
@@ -31,16 +43,18 @@ class CpuKernels:
         """Plan a step's attention."""
         return CpuAttention(batch, kv)
 
-    def runner(self, language_model: Any, dtype: torch.dtype, all_reduce: AllReduce | None = None) -> StepRunner | None:
+    def runner(self, language_model: Any, dtype: torch.dtype, exchange: Exchange | None = None) -> StepRunner | None:
         """Return what runs a llama-like model's layers; None for another."""
         known = fits(language_model, dtype, KERNEL_DTYPES) and fill_panels(language_model, dtype)
-        return FusedDecoder(language_model, dtype, all_reduce) if known else None
+        return FusedDecoder(language_model, dtype, exchange.native if exchange else None) if known else None
 
     def head(self, module: Any) -> Callable[[Tensor], Tensor]:
         """Return what makes float32 logits."""
         return Head(module)
 
-    def decoder(self, model: Any, kv: PagedKV, rows: int, tokens: int, position_rows: int) -> Decoder | None:
+    def decoder(
+        self, model: Any, kv: PagedKV, rows: int, tokens: int, position_rows: int, divided: DividedEnds | None = None
+    ) -> Decoder | None:
         """Return None: the layers are told of a step by one call as it is."""
         return None
 
@@ -61,6 +75,10 @@ class CpuDevice:
     def at(self, place: str) -> Device:
         """Return itself: there is no other one."""
         return self
+
+    def seen_as(self, place: str, own: str) -> str:
+        """Return the place: there is no other one."""
+        return place
 
     def best_dtype(self) -> str:
         """Return bfloat16 where the processor multiplies it, which takes half the memory traffic; float32 elsewhere."""
@@ -93,6 +111,14 @@ class CpuDevice:
     def divides(self, text: Any, dtype: str) -> bool:
         """Tell whether kernels run a text config's layers, and can sum up their parts."""
         return self.panels(dtype) and is_llama_like(text)
+
+    def place_of_rank(self, place: str, rank: int) -> str:
+        """Return the same place: all ranks' parts are in the host's memory."""
+        return place
+
+    def exchanges(self, meeting: Meeting) -> Exchanges:
+        encoder = HostExchange(meeting.encoder, meeting.patience) if meeting.encoder else None
+        return Exchanges(HostExchange(meeting.collective, meeting.patience), encoder)
 
     def view(self, memory: Memory) -> Tensor:
         return from_dlpack(memory)

@@ -11,19 +11,35 @@ import torch
 from torch import Tensor
 
 from unifiedserve.attention import PagedKV
-from unifiedserve.device.base import DecodeRow, DecodeStep, Device, SideStream
+from unifiedserve.device.base import DecodeRow, DecodeStep, Device, Ends, SideStream
 from unifiedserve.device.cuda.decode_rows import DecodeRows
 from unifiedserve.device.cuda.decoder import CudaDecoder
 from unifiedserve.device.cuda.step_graphs import StepGraphs
-from unifiedserve.device.operators import Attention, PlannedAttention
+from unifiedserve.device.operators import Attention, Multiply, PlannedAttention
+
+
+class WholeEnds:
+    """Embed with a causal model of transformers, and make its logits: `Ends` on one device."""
+
+    def __init__(self, model: Any, multiply: Multiply) -> None:
+        self.embed: Callable[[Tensor], Tensor] = model.get_input_embeddings()
+        self._head = model.get_output_embeddings()
+        self._multiply = multiply
+
+    @property
+    def width(self) -> int:
+        return len(self._head.weight)
+
+    def logits_of(self, hidden: Tensor) -> Tensor:
+        return self._multiply(hidden, self._head.weight, self._head.bias)
 
 
 class DecodeGraphs:
-    """Decode a causal model of transformers whose layers a `CudaDecoder` runs."""
+    """Decode a causal model whose layers, or a rank's part of them, a `CudaDecoder` runs."""
 
     def __init__(
         self,
-        model: Any,
+        ends: Ends,
         layers: CudaDecoder,
         attention: Attention,
         kv: PagedKV,
@@ -41,11 +57,10 @@ class DecodeGraphs:
         self.rows = rows
         self._layers, self._attention, self._kv = layers, attention, kv
         self._stream, self._device = stream, device
-        self._embed = model.get_input_embeddings()
-        self._head = model.get_output_embeddings()
+        self._ends = ends
         self._position_rows = position_rows
         self._state = DecodeRows(rows, -(-tokens // kv.page_size), device)
-        self._logits = torch.empty(rows, len(self._head.weight), dtype=torch.float32, device=device.torch)
+        self._logits = torch.empty(rows, ends.width, dtype=torch.float32, device=device.torch)
         # all steps write their partial results to the same memory, because they are done one after another
         scratch = attention.scratch_of_rows(rows, tokens, layers.heads, kv.k(0).shape[3])
         self._scratch = torch.empty(scratch, dtype=torch.float32, device=device.torch)
@@ -54,6 +69,11 @@ class DecodeGraphs:
         with torch.inference_mode(), stream.use():
             self._graphs.record_first()
             stream.mark().wait()  # a kernel that fails is found here, not by the first request
+
+    @property
+    def wants(self) -> bool:
+        """Tell whether a graph is wanted that can be recorded."""
+        return self._graphs.wants
 
     @property
     def eager_steps(self) -> int:
@@ -82,7 +102,7 @@ class DecodeGraphs:
         self._state.forget(row)
 
     def prepare(self) -> None:
-        if self._graphs.wants:
+        if self.wants:
             with torch.inference_mode(), self._stream.use():
                 self._graphs.record_next()
 
@@ -101,9 +121,9 @@ class DecodeGraphs:
         positions = (places + state.offsets[:rows]).long().expand(self._position_rows, rows)
         slots = state.slots(rows, self._kv.page_size)
         attention = _RowsAttention(state, rows, context, slots, self._kv, self._attention, self._scratch)
-        embeds = self._embed(state.tokens[:rows].clamp(min=0))
+        embeds = self._ends.embed(state.tokens[:rows].clamp(min=0))
         hidden = self._layers.run(embeds, positions, attention, self._kv, None)
-        self._logits[:rows].copy_(self._layers.multiply(hidden, self._head.weight, self._head.bias))
+        self._logits[:rows].copy_(self._ends.logits_of(hidden))
         state.advance(rows)
 
 

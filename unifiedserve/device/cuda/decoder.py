@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from unifiedserve.attention import PagedKV, RaggedBatch
-from unifiedserve.device.base import Device, LinearWeights
+from unifiedserve.device.base import Device, Exchange, LinearWeights
 from unifiedserve.device.cuda.attention import CudaAttention, StoredAttention
 from unifiedserve.device.llama import LlamaLayer, Rotary, fused
 from unifiedserve.device.operators import Attention, Multiply, Pointwise
@@ -16,19 +16,27 @@ class CudaDecoder:
     """Run a text model that `fits`, as a `StepRunner`: seven launches a layer beside its four matrix products' own."""
 
     def __init__(
-        self, model: Any, device: Device, attention: Attention, pointwise: Pointwise, multiply: Multiply
+        self,
+        model: Any,
+        device: Device,
+        attention: Attention,
+        pointwise: Pointwise,
+        multiply: Multiply,
+        exchange: Exchange | None = None,
     ) -> None:
+        """Compute with these operators; with an `exchange` over one rank's part of the weights."""
         self._device, self._attention, self._pointwise = device, attention, pointwise
-        #: how its matrices, and the head behind them, are multiplied
-        self.multiply = multiply
+        self._multiply = multiply
+        self._exchange = exchange
         self._rotary = Rotary(model.rotary_emb)
-        self._layers = [LlamaLayer.of(layer, fused) for layer in model.layers]
+        layers = (LlamaLayer.of(layer, fused) for layer in model.layers)
+        self._layers = [layer if exchange is None or exchange.leads else _without_biases(layer) for layer in layers]
         self._norm: Tensor = model.norm.weight
         self._epsilon: float = model.norm.variance_epsilon
         self._scale: float = model.layers[0].self_attn.scaling
         self._hidden: int = model.config.hidden_size
         #: of queries, in each layer
-        self.heads: int = model.config.num_attention_heads
+        self.heads: int = model.layers[0].self_attn.q_proj.out_features // model.layers[0].self_attn.head_dim
 
     def __call__(self, embeds: Tensor, positions: Tensor, batch: RaggedBatch, kv: PagedKV) -> Tensor:
         attention = CudaAttention(batch, kv, self._device, self._attention)
@@ -49,10 +57,10 @@ class CudaDecoder:
             attended = self._attend(index, layer, normed, cosine, sine, attention, kv)
             if wanted is not None and index == len(self._layers) - 1:  # of others only keys and values are needed
                 residual, attended = residual.index_select(0, wanted), attended.index_select(0, wanted)
-            delta = self.multiply(attended, *layer.output)
+            delta = self._summed(self._multiply(attended, *layer.output))
             normed = self._norm_sum(residual, delta, layer.attention_norm)
-            gated = self._pointwise.silu_mul(self.multiply(normed, *layer.gate_up))
-            delta = self.multiply(gated, *layer.down)
+            gated = self._pointwise.silu_mul(self._multiply(normed, *layer.gate_up))
+            delta = self._summed(self._multiply(gated, *layer.down))
             if index < len(added):
                 residual += added[index]
         return self._norm_sum(residual, delta, self._norm)
@@ -69,7 +77,7 @@ class CudaDecoder:
     ) -> Tensor:
         """Return [T, heads * head_dim] of a layer's input [T, hidden]."""
         queries = self._pointwise.store_kv(
-            self.multiply(normed, *layer.qkv),
+            self._multiply(normed, *layer.qkv),
             cosine,
             sine,
             kv.k(index),
@@ -81,5 +89,16 @@ class CudaDecoder:
         )
         return attention.attend_stored(queries, index, self._scale).flatten(1)
 
+    def _summed(self, product: Tensor) -> Tensor:
+        """Return the sum over the ranks, in place of what this one has."""
+        if self._exchange:
+            self._exchange.all_reduce(product)
+        return product
+
     def _norm_sum(self, residual: Tensor, delta: Tensor | None, weight: Tensor) -> Tensor:
         return self._pointwise.add_rms_norm(residual, delta, weight, self._epsilon)
+
+
+def _without_biases(layer: LlamaLayer[LinearWeights]) -> LlamaLayer[LinearWeights]:
+    """Leave out biases of products that are summed over ranks: the first rank adds them."""
+    return layer._replace(output=layer.output._replace(bias=None), down=layer.down._replace(bias=None))

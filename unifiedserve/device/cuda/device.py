@@ -10,13 +10,15 @@ from torch.utils.dlpack import from_dlpack
 
 from ipc_buffers import Memory, free_bytes
 from unifiedserve.config import AttentionBackend, DeviceName, EngineConfig
-from unifiedserve.device.base import Kernels, Room, Sharing, SideQueue
+from unifiedserve.device.base import Exchanges, Kernels, Meeting, Room, Sharing, SideQueue
 from unifiedserve.device.cuda.backends import attention_backend, check_attention_backend
+from unifiedserve.device.cuda.exchange import check_backend, join
 from unifiedserve.device.cuda.products import check_products
-from unifiedserve.device.cuda.sharing import Mps, TimeSlices
+from unifiedserve.device.cuda.sharing import Mps, TimeSlices, seen_as
 from unifiedserve.device.cuda.side_stream import NORMAL, CudaStream
-from unifiedserve.device.cuda.support import gpu_of, multiplies_bfloat16, number_of, used_gpus
+from unifiedserve.device.cuda.support import DTYPES, gpu_of, multiplies_bfloat16, number_of, used_gpus
 from unifiedserve.device.cuda.unseen import decode_bytes, decoders_bytes, nvdec_units
+from unifiedserve.device.llama import is_llama_like
 from unifiedserve.errors import ConfigError
 
 
@@ -65,6 +67,9 @@ class CudaDevice:
     def at(self, place: str) -> "CudaDevice":
         return self if place == self.place else CudaDevice(self._config, place)
 
+    def seen_as(self, place: str, own: str) -> str:
+        return seen_as(place, own)
+
     def best_dtype(self) -> str:
         """Return bfloat16 if all GPUs of the engine compute with it."""
         return "bfloat16" if all(map(multiplies_bfloat16, used_gpus(self._config))) else "float32"
@@ -78,6 +83,13 @@ class CudaDevice:
         for gpu in used_gpus(self._config):
             if dtype == "bfloat16" and not multiplies_bfloat16(gpu):
                 raise ConfigError(f"--dtype bfloat16: {gpu.name} does not compute with it; use --dtype float32")
+        if (ranks := self._config.machine.tensor_parallel_size) > 1:
+            check_backend("nccl", ranks)
+            if self._batch_invariant:
+                raise ConfigError(
+                    f"--batch-invariant: NCCL's order of sums over --tensor-parallel-size {ranks} may depend on the "
+                    "batch; leave one of them out"
+                )
 
     def verify(self) -> None:
         """Multiply, since limits on a GPU's threads have been seen to make products wrong."""
@@ -92,8 +104,15 @@ class CudaDevice:
         return False
 
     def divides(self, text: Any, dtype: str) -> bool:
-        """Return False: sums over GPUs are not there."""
-        return False
+        """Tell whether kernels run a text config's layers; NCCL sums up their parts, one on each GPU."""
+        return getattr(torch, dtype) in DTYPES and is_llama_like(text)
+
+    def place_of_rank(self, place: str, rank: int) -> str:
+        """Return the place of the rank's own GPU: those of a worker's ranks have consecutive numbers."""
+        return self.place_of(number_of(place) + rank)
+
+    def exchanges(self, meeting: Meeting) -> Exchanges:
+        return join(meeting, "nccl", self.torch)
 
     def decode_bytes(self, text: Any, rows: int, tokens: int, page_size: int) -> int:
         return decode_bytes(text, rows, tokens, page_size)

@@ -7,20 +7,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ipc_buffers import AllReduce
 from unifiedserve.attention import PagedKV, RaggedBatch
-from unifiedserve.device.base import Decoder, Device, SideStream, StepRunner
+from unifiedserve.device.base import Decoder, Device, DividedEnds, Exchange, SideStream, StepRunner
 from unifiedserve.device.cuda.attention import CudaAttention
-from unifiedserve.device.cuda.decode_graphs import DecodeGraphs
+from unifiedserve.device.cuda.decode_graphs import DecodeGraphs, WholeEnds
 from unifiedserve.device.cuda.decoder import CudaDecoder
+from unifiedserve.device.cuda.support import DTYPES
 from unifiedserve.device.cuda.vision import CudaVision
 from unifiedserve.device.llama import fits
 from unifiedserve.device.operators import Attention, Multiply, Pointwise
 from unifiedserve.errors import ConfigError
 
 _log = logging.getLogger(__name__)
-#: what the pointwise kernels know
-DTYPES = frozenset({torch.float32, torch.bfloat16, torch.float16})
 
 
 class CudaKernels:
@@ -45,13 +43,14 @@ class CudaKernels:
         """Plan a step's attention."""
         return CudaAttention(batch, kv, self._device, self._attention)
 
-    def runner(self, language_model: Any, dtype: torch.dtype, all_reduce: AllReduce | None = None) -> StepRunner | None:
-        """Return what runs a llama-like model's layers; None for another, and for a rank's part.
+    def runner(self, language_model: Any, dtype: torch.dtype, exchange: Exchange | None = None) -> StepRunner | None:
+        """Return what runs a llama-like model's layers, or a rank's part of them; None for another.
 
         Raises ConfigError for another one if products are to be the same for any number of rows.
         """
-        if all_reduce is None and fits(language_model, dtype, DTYPES):
-            return CudaDecoder(language_model, self._device, self._attention, self._pointwise, self._multiply)
+        if fits(language_model, dtype, DTYPES):
+            kernels = self._attention, self._pointwise, self._multiply
+            return CudaDecoder(language_model, self._device, *kernels, exchange)
         if self._batch_invariant:
             raise ConfigError(
                 f"--batch-invariant: transformers runs this {language_model.config.model_type}, with products whose "
@@ -63,15 +62,23 @@ class CudaKernels:
         """Return what makes float32 logits."""
         return lambda hidden: self._multiply(hidden, module.weight, module.bias).float()
 
-    def decoder(self, model: Any, kv: PagedKV, rows: int, tokens: int, position_rows: int) -> Decoder | None:
-        """Return what decodes a llama-like model by graphs; None for another, or where there is no memory for it."""
+    def decoder(
+        self, model: Any, kv: PagedKV, rows: int, tokens: int, position_rows: int, divided: DividedEnds | None = None
+    ) -> Decoder | None:
+        """Return what decodes a llama-like model by graphs; None for another, or where there is no memory for it.
+
+        A rank cannot do without alone: then it raises RuntimeError.
+        """
         text = model.get_decoder()
-        layers = self.runner(text, kv.pages.dtype)
+        layers = self.runner(text, kv.pages.dtype, divided.exchange if divided else None)
         if not isinstance(layers, CudaDecoder):
             return None
         shape = {"rows": rows, "tokens": tokens, "position_rows": position_rows}
+        ends = divided or WholeEnds(model, self._multiply)
         try:
-            return DecodeGraphs(model, layers, self._attention, kv, self._side_stream(), self._device, **shape)
+            return DecodeGraphs(ends, layers, self._attention, kv, self._side_stream(), self._device, **shape)
         except RuntimeError as error:
+            if divided:
+                raise
             _log.warning("decoding without CUDA graphs: %s", error)
             return None

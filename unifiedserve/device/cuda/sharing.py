@@ -111,6 +111,15 @@ def own_first(place: str, visible: Callable[[], list[str]]) -> dict[str, str]:
     return {VISIBLE: ",".join([names[number], *names[:number], *names[number + 1 :]])}
 
 
+def seen_as(place: str, own: str) -> str:
+    """Return how a worker with a GPU of its `own` knows that of a place.
+
+    Both are as the engine knows them.
+    """
+    number, first = number_of(place), number_of(own)
+    return f"cuda:{0 if number == first else number + (number < first)}"
+
+
 def stay_outside() -> None:
     """Keep this process from becoming a client of whatever MPS daemon there is: a fault there must not reach it."""
     os.environ[PIPES] = NO_PIPES

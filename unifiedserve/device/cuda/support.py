@@ -10,10 +10,12 @@ import os
 import torch
 
 from ipc_buffers import ArenaError, Gpu, list_gpus
-from unifiedserve.config import EngineConfig
+from unifiedserve.config import EngineConfig, named_gpus
 from unifiedserve.device.cuda.mps_daemon import LOGS, PIPES
 from unifiedserve.errors import ConfigError
 
+#: what the pointwise kernels know
+DTYPES = frozenset({torch.float32, torch.bfloat16, torch.float16})
 OLDEST = (7, 5)  # compute capability: torch's builds for CUDA 13 know none before Turing
 OLDEST_FOR_BFLOAT16 = (8, 0)
 _FILES = ("/dev/nvidia*", "/dev/nvidia-caps/*")
@@ -69,15 +71,16 @@ def used_gpus(config: EngineConfig) -> list[Gpu]:
 
     Raises ArenaError without any GPU, and ConfigError for one that is not there.
     """
-    placement, there = config.machine.workers, list_gpus()
-    for memory in placement.memories:
-        if (number := placement.gpu_of(memory)) >= len(there):
+    used, there = config.machine.gpus_of_memories, list_gpus()
+    for memory, gpus in used.items():
+        if gpus.stop > len(there):
             seen = "1 GPU" if len(there) == 1 else f"{len(there)} GPUs"
+            where = f"--placement {config.machine.placement} has {memory} on {named_gpus(gpus)}"
             raise ConfigError(
-                f"--placement {placement.name} has {memory} on cuda:{number}, but this process sees {seen} "
-                "(CUDA_VISIBLE_DEVICES says which): name others, as in d@mem1,cuda:0"
+                f"{where}, but this process sees {seen} (CUDA_VISIBLE_DEVICES says which): name others, as in "
+                "d@mem1,cuda:0, or have fewer ranks"
             )
-    return [there[number] for number in sorted({placement.gpu_of(memory) for memory in placement.memories})]
+    return [there[number] for number in sorted({number for gpus in used.values() for number in gpus})]
 
 
 def gpu_of(place: str) -> Gpu:

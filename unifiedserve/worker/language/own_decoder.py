@@ -1,0 +1,20 @@
+"""Have a device decode by itself, if it can: every rank of a worker that decodes has such a decoder, or none has."""
+
+from unifiedserve.device import Decoder
+from unifiedserve.memory.kv_cache import KVPages
+from unifiedserve.models.base import LanguageAdapter
+from unifiedserve.placement import Stage
+from unifiedserve.worker.spec import WorkerSpec
+
+
+def generates(spec: WorkerSpec, adapter: LanguageAdapter) -> bool:
+    """Tell whether a worker makes texts."""
+    return Stage.DECODE in spec.instance.stages and adapter.pooling is None
+
+
+def decoder_of(spec: WorkerSpec, adapter: LanguageAdapter, kv: KVPages) -> Decoder | None:
+    """Return what decodes on the device by itself, if anything does."""
+    if not generates(spec, adapter):
+        return None
+    longest: int = spec.config.checkpoint.max_model_len or adapter.config.get_text_config().max_position_embeddings
+    return adapter.decoder(kv, spec.config.scheduling.max_running, kv.tokens_held(longest))
