@@ -1,12 +1,19 @@
 """Costs, interference and reads that are fitted to measured times: what times were made of is found again."""
 
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from unifiedserve.errors import ConfigError
 from unifiedserve.placement import Stage
+from unifiedserve.profiling.asking import Work
+from unifiedserve.profiling.effort import QUICK
 from unifiedserve.profiling.fitting import fit
-from unifiedserve.profiling.interference import factors
+from unifiedserve.profiling.interference import factors, measure_alone
 from unifiedserve.profiling.pulls import pull_costs
 from unifiedserve.profiling.samples import Samples, spread
 from unifiedserve.profiling.spans import Span, busy, overlap
@@ -74,3 +81,35 @@ def test_what_the_encoder_loses_beside_decode_is_what_its_batches_take_longer() 
         assert waste(shared, 2) == pytest.approx(waste_there)
     assert waste([Shared(2.0, 2.0, 0.0)], 2) == 0
     assert waste([Shared(2.0, 3.0, 1.0)], 1) == 0
+
+
+class SlowServer:
+    """A server that decodes nothing before it has been asked so many times; its answers have no end."""
+
+    def __init__(self, needed: int) -> None:
+        self.asked, self.needed = 0, needed
+
+    async def ask(self, work: Work) -> None:
+        self.asked += 1
+        await asyncio.Event().wait()
+
+    async def spans(self) -> list[Span]:
+        return [Span(Stage.DECODE, "decode", 1.0, 3.0, 1)] if self.asked >= self.needed else []
+
+
+def decoding_alone(server: Any) -> dict[Stage, float]:
+    """Return how many times longer decode takes than its costs say: a second."""
+    costs: Any = SimpleNamespace(decode=lambda requests, tokens: 1.0)
+    effort, works = QUICK._replace(pair_seconds=1e-4), {Stage.DECODE: Work(64, 512)}
+    return asyncio.run(measure_alone(server, works, costs, effort, lambda step: None))
+
+
+def test_a_stage_that_is_slow_to_begin_gets_more_time() -> None:
+    server = SlowServer(3)
+    assert decoding_alone(server) == {Stage.DECODE: 2.0}
+    assert server.asked == 3
+
+
+def test_a_stage_that_never_begins_is_named() -> None:
+    with pytest.raises(ConfigError, match="^decode has done nothing in the time for it"):
+        decoding_alone(SlowServer(100))
