@@ -66,7 +66,7 @@ class Weight:
     """A matrix [outputs, inputs] and perhaps its bias [outputs].
 
     panels are [ceil(outputs / 16), inputs / values, 16, values], each of 16 outputs with `values` of their inputs side by
-    side: 1 for float32, 2 for bfloat16. Of uint8 they are codes: 4 inputs of 8 bits, or 8 inputs of 4 bits, in the low halves
+    side: 1 for float32, 2 for bfloat16, which may meet float32, too. Of uint8 they are codes: 4 inputs of 8 bits, or 8 inputs of 4 bits, in the low halves
     of 4 bytes and then in the high ones. A weight is then (code - zero) * scale; scales and zeros are float16
     [ceil(outputs / 16), inputs / group, 16], of groups of 16, 32, 64 or 128 inputs. Raises ValueError for other shapes.
     """
@@ -104,7 +104,8 @@ class DecoderShape:
 class Decoder:
     """The layers of a llama-like decoder over a ragged batch of T tokens, W of them wanted.
 
-    Weights, activations and cache have one element type, float32 or bfloat16, or the cache has codes; cosine and sine are
+    Activations and cache have one element type, float32 or bfloat16, and weights, too, but those of bfloat16 or codes go with
+    float32, and the cache may have codes; cosine and sine are
     float32 [T, head_dim]. With `all_reduce` it is one of several ranks that take the same steps: the shape is that of its
     own heads and inner columns, and what all ranks add up to goes on.
     Raises ValueError if a batch does not fit the cache, and CollectiveError if a rank does not come. One call at a time.

@@ -133,7 +133,7 @@ def sizes_on(
     device = Gpus(gpus, videos_mib=videos_mib)
     layout = plan_layout(config, config.machine.workers, processor, "float32", "none", "weights", device)
     sizes = DeviceSizes(config, processor, device)
-    sizes.check(layout, dict.fromkeys(layout.memories, [MIB]))
+    sizes.check(layout, {memory: [MIB] for memory in layout.memories})
     busy = {Stage.ENCODE: 20, Stage.PREFILL: 30, Stage.DECODE: 20}
     footprints = {
         memory: Footprint(10 * MIB, max(busy.get(stage, 0) for stage in config.machine.workers.hosted_in(memory)) * MIB)

@@ -55,6 +55,28 @@ def test_linear(
     torch.testing.assert_close(y.double(), expected, rtol=1e-5, atol=1e-5 * inputs**0.5)
 
 
+@per_example
+@given(
+    rows=st.integers(0, 40) | st.integers(60, 300),
+    outputs=st.integers(1, 90),
+    lanes=st.integers(1, 150),
+    has_bias=st.booleans(),
+    seed=st.integers(0, 2**32),
+)
+def test_weights_of_bfloat16_meet_floats_without_a_loss(
+    instruction_set: str, rows: int, outputs: int, lanes: int, has_bias: bool, seed: int
+) -> None:
+    """To the bit, the products are those of the same weights as floats."""
+    random = torch.Generator().manual_seed(seed)
+    x, weight, bias = (
+        torch.randn(*shape, generator=random) for shape in ((rows, 2 * lanes), (outputs, 2 * lanes), (outputs,))
+    )
+    narrow, summand = weight.bfloat16(), bias if has_bias else None
+    y = torch.full((rows, outputs), torch.nan)
+    _core.linear(POOL, x, Matrix.of(narrow).native(summand), y)
+    assert torch.equal(y, linear(x, narrow.float(), summand))
+
+
 STEPS = {
     "none": lambda product, other: product,
     "silu": lambda product, other: torch.nn.functional.silu(product),

@@ -111,5 +111,5 @@ def test_a_stage_that_is_slow_to_begin_gets_more_time() -> None:
 
 
 def test_a_stage_that_never_begins_is_named() -> None:
-    with pytest.raises(ConfigError, match="^decode has done nothing in the time for it"):
+    with pytest.raises(ConfigError, match=r"^decode has done nothing in the time for it"):
         decoding_alone(SlowServer(100))

@@ -119,7 +119,8 @@ inline void amx_linear(const LinearTile<BFloat16>& tile) {
   if (whole == all) return;
   for (std::int64_t output = 0; output < tile.outputs; output += kPanelOutputs) {
     const float* const weights = tile.panels + output * all + whole * kLaneFloats;
-    linear_part<BFloat16, kPanelVectors>(tile, {weights, all * kLaneFloats, whole, all - whole, nullptr}, output);
+    linear_part<BFloat16, Lane<BFloat16>, kPanelVectors>(
+        tile, {weights, all * kLaneFloats, whole, all - whole, nullptr}, output);
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <type_traits>
 
 #include "kv_cache.h"
 #include "linear.h"
@@ -21,7 +22,8 @@ struct CodeTensors {
   TensorView zeros;
 };
 
-// A weight [outputs, inputs] in panels (see kernels.h), of values or codes, and its bias [outputs].
+// A weight [outputs, inputs] in panels (see kernels.h), of values or codes, and its bias [outputs]. Values of bfloat16
+// are a weight for float, too.
 struct WeightTensors {
   TensorView panels;
   std::int64_t outputs;
@@ -35,19 +37,26 @@ struct WeightTensors {
     check_shape(name, rows, columns);
     const T* const summands = as_or_null<const T>(bias, name + ".bias", {rows});
     if (codes) return {code_panels(name), summands, outputs, inputs, weight_codes(name)};
-    constexpr std::int64_t kValues = 4 / sizeof(T);
-    if (inputs % kValues != 0) throw_odd(name);
-    Size number("panels", panel_count());
-    Size lanes("lanes", inputs / kValues);
-    Size of_panel("outputs of a panel", kPanelOutputs);
-    Size values("values", kValues);
-    const T* const matrix = panels.as<const T>(name + ".panels", {number, lanes, of_panel, values});
-    return {reinterpret_cast<const std::uint8_t*>(matrix), summands, outputs, inputs, {}};
+    const bool narrow = std::is_same_v<T, float> && panels.type() == kElementType<BFloat16>;
+    const std::uint8_t* const matrix = narrow ? value_panels<BFloat16>(name) : value_panels<T>(name);
+    return {matrix, summands, outputs, inputs, {}, narrow};
   }
 
   std::int64_t panel_count() const { return (outputs + kPanelOutputs - 1) / kPanelOutputs; }
 
  private:
+  template <class Value>
+  const std::uint8_t* value_panels(const std::string& name) const {
+    constexpr std::int64_t kValues = 4 / sizeof(Value);
+    if (inputs % kValues != 0) throw_odd(name);
+    Size number("panels", panel_count());
+    Size lanes("lanes", inputs / kValues);
+    Size of_panel("outputs of a panel", kPanelOutputs);
+    Size values("values", kValues);
+    const auto* const matrix = panels.as<const Value>(name + ".panels", {number, lanes, of_panel, values});
+    return reinterpret_cast<const std::uint8_t*>(matrix);
+  }
+
   void check_shape(const std::string& name, Size& rows, Size& columns) const;
   [[noreturn]] void throw_odd(const std::string& name) const;
   int bits() const { return panels.size(1) * 8 == inputs ? 4 : 8; }

@@ -59,11 +59,11 @@ WeightTensors weight_of(const TensorView& panels, std::int64_t outputs, std::int
     Size columns("inputs");
     weight.as<T>("weight", rows, columns);
   };
-  // Codes may have any bias: what they are multiplied with decides.
+  // Codes may have any bias, and what is narrow one of float: what they are multiplied with decides.
   if (scales && !bias) {
     check.operator()<float>();
   } else {
-    with_element_type(scales ? bias->type() : panels.type(), scales ? "bias" : "panels", check);
+    with_element_type(bias ? bias->type() : panels.type(), bias ? "bias" : "panels", check);
   }
   return weight;
 }
@@ -120,7 +120,7 @@ Of int8 they are codes, and scales are float32 [pages, layers, 2, kv_heads, page
   py::class_<WeightTensors>(module, "Weight", R"(A matrix [outputs, inputs] and perhaps its bias [outputs].
 
 panels are [ceil(outputs / 16), inputs / values, 16, values], each of 16 outputs with `values` of their inputs side by
-side: 1 for float32, 2 for bfloat16. Of uint8 they are codes: 4 inputs of 8 bits, or 8 inputs of 4 bits, in the low halves
+side: 1 for float32, 2 for bfloat16, which may meet float32, too. Of uint8 they are codes: 4 inputs of 8 bits, or 8 inputs of 4 bits, in the low halves
 of 4 bytes and then in the high ones. A weight is then (code - zero) * scale; scales and zeros are float16
 [ceil(outputs / 16), inputs / group, 16], of groups of 16, 32, 64 or 128 inputs. Raises ValueError for other shapes.)")
       .def(py::init(&weight_of), py::arg("panels"), py::arg("outputs"), py::arg("inputs"), py::arg("bias") = py::none(),

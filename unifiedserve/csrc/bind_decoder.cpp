@@ -133,7 +133,8 @@ void bind_decoder(py::module_& module) {
   py::class_<BoundDecoder>(module, "Decoder",
                            R"(The layers of a llama-like decoder over a ragged batch of T tokens, W of them wanted.
 
-Weights, activations and cache have one element type, float32 or bfloat16, or the cache has codes; cosine and sine are
+Activations and cache have one element type, float32 or bfloat16, and weights, too, but those of bfloat16 or codes go with
+float32, and the cache may have codes; cosine and sine are
 float32 [T, head_dim]. With `all_reduce` it is one of several ranks that take the same steps: the shape is that of its
 own heads and inner columns, and what all ranks add up to goes on.
 Raises ValueError if a batch does not fit the cache, and CollectiveError if a rank does not come. One call at a time.)")

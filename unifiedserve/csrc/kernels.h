@@ -15,8 +15,8 @@ namespace unified {
 // of a last panel is zero.
 constexpr std::int64_t kPanelOutputs = 16;
 
-// x [rows, inputs] and panels of weights; y[r * y_stride + o] is their product plus bias[o] (if there is one), added to
-// what y holds if `accumulate`.
+// x [rows, inputs] and panels of weights, of T or bfloat16; y[r * y_stride + o] is their product plus bias[o] (if there
+// is one), added to what y holds if `accumulate`.
 template <class T>
 struct LinearTile {
   const T* x;
@@ -141,6 +141,8 @@ struct Kernels {
   void (*linear)(const LinearTile<T>& tile);
   // Whether that goes through the inputs in parts, so that rows and outputs of a tile may be many.
   bool linear_in_parts = false;
+  // The same with weights of bfloat16 where T is float: to the bit the sums of those weights as floats.
+  void (*linear_narrow)(const LinearTile<T>& tile) = nullptr;
   void (*linear_int8)(const CodedTile<T>& tile) = nullptr;
   void (*linear_int4)(const CodedTile<T>& tile) = nullptr;
   // Codes of row x to row `row`.

@@ -22,7 +22,8 @@ namespace {
 template <class T>
 constexpr Kernels<T> kernels_of() {
   return {
-      .linear = linear<T>,
+      .linear = linear<T, Lane<T>>,
+      .linear_narrow = narrow_product<T>(),
       .encode = encode<T>,
       .attend = attend<T, T>,
       .attend_codes = attend<T, std::int8_t>,

@@ -18,7 +18,8 @@ struct WeightCodes {
   const Float16* zeros = nullptr;   // likewise, any numbers
 };
 
-// A weight matrix [outputs, inputs] in panels (see kernels.h), of T or codes, and its bias [outputs] or null.
+// A weight matrix [outputs, inputs] in panels (see kernels.h), of T, of bfloat16 where T is float, or of codes, and its
+// bias [outputs] or null.
 template <class T>
 struct Weight {
   const std::uint8_t* panels;
@@ -26,8 +27,12 @@ struct Weight {
   std::int64_t outputs;
   std::int64_t inputs;
   WeightCodes codes;
+  bool narrow = false;  // of bfloat16 where T is float
 
-  std::int64_t bits() const { return codes.bits == 0 ? 8 * static_cast<std::int64_t>(sizeof(T)) : codes.bits; }
+  std::int64_t bits() const {
+    if (codes.bits != 0) return codes.bits;
+    return 8 * static_cast<std::int64_t>(narrow ? sizeof(BFloat16) : sizeof(T));
+  }
   // Of so many inputs of an output.
   std::int64_t bytes(std::int64_t count) const { return count * bits() / 8; }
 };
@@ -126,15 +131,16 @@ struct Sums {
 template <class T>
 void linear_piece(const T* x, const Weight<T>& weight, const Piece& piece, const Sums& sums) {
   const std::uint8_t* const panels = weight.panels + piece.output * weight.bytes(weight.inputs);
-  kernels<T>().linear({.x = x + piece.row * weight.inputs,
-                       .rows = piece.rows,
-                       .panels = reinterpret_cast<const float*>(panels),
-                       .bias = weight.bias == nullptr ? nullptr : weight.bias + piece.output,
-                       .outputs = piece.outputs,
-                       .inputs = weight.inputs,
-                       .y = sums.y,
-                       .y_stride = sums.stride,
-                       .accumulate = sums.accumulate});
+  const auto kernel = weight.narrow ? kernels<T>().linear_narrow : kernels<T>().linear;
+  kernel({.x = x + piece.row * weight.inputs,
+          .rows = piece.rows,
+          .panels = reinterpret_cast<const float*>(panels),
+          .bias = weight.bias == nullptr ? nullptr : weight.bias + piece.output,
+          .outputs = piece.outputs,
+          .inputs = weight.inputs,
+          .y = sums.y,
+          .y_stride = sums.stride,
+          .accumulate = sums.accumulate});
 }
 
 template <class T>

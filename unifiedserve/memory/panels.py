@@ -16,9 +16,10 @@ from unifiedserve.quantization.scheme import Scheme
 
 
 class PanelTensors:
-    """Give the tensors of a source, with the `wanted` matrices in panels. These are of a dtype, or of codes.
+    """Give the tensors of a source, with the `wanted` matrices in panels.
 
-    A quantised one that is not wanted becomes plain.
+    These are of a dtype, of bfloat16 as the source has them, or of codes. A quantised one that is not wanted becomes
+    plain.
     """
 
     def __init__(self, source: Weights, dtype: torch.dtype, wanted: Callable[[str], bool]) -> None:
@@ -38,20 +39,29 @@ class PanelTensors:
             elif isinstance(tensor, QuantizedMatrix):
                 yield from _code_panels(name, tensor)
             else:
-                yield f"{name}.panels", to_panels(tensor.to(self._dtype))
+                yield f"{name}.panels", to_panels(tensor.to(stored_dtype(tensor.dtype, self._dtype)))
 
     def _packs(self, header: Header) -> bool:
         matrix = len(header.shape) == 2 and header.dtype.is_floating_point and self._wanted(header.name)
-        return matrix and (header.scheme is not None or packs(header.shape[1], self._dtype))
+        dtype = stored_dtype(header.dtype, self._dtype)
+        return matrix and (header.scheme is not None or packs(header.shape[1], dtype))
 
     def _stored(self, header: Header) -> list[Header]:
         if not self._packs(header):
             return [header]
         outputs, inputs = header.shape
         if header.scheme is None:
-            shape = panels_shape(outputs, inputs, self._dtype)
-            return [Header(f"{header.name}.panels", self._dtype, shape)]
+            dtype = stored_dtype(header.dtype, self._dtype)
+            return [Header(f"{header.name}.panels", dtype, panels_shape(outputs, inputs, dtype), exact=True)]
         return _code_headers(header.name, outputs, inputs, header.scheme)
+
+
+def stored_dtype(own: torch.dtype, dtype: torch.dtype) -> torch.dtype:
+    """Return of what a checkpoint's matrix is stored for a model of a dtype.
+
+    For float32 one of bfloat16 stays so: the kernels widen it on the way, without a loss.
+    """
+    return own if (own, dtype) == (torch.bfloat16, torch.float32) else dtype
 
 
 def _code_headers(name: str, outputs: int, inputs: int, scheme: Scheme) -> list[Header]:

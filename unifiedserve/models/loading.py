@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from unifiedserve.attention import AttentionRules
 from unifiedserve.device import back_to_back
 from unifiedserve.errors import ConfigError
-from unifiedserve.memory.panels import StoredMatrix, gather_matrices, matrix_name
+from unifiedserve.memory.panels import StoredMatrix, gather_matrices, matrix_name, stored_dtype
 from unifiedserve.memory.weights import EXPERT
 from unifiedserve.models.hub import load_transformers
 from unifiedserve.models.layer_positions import tune_queries
@@ -275,7 +275,10 @@ def _fits(tensor: Stored, wanted: Tensor) -> bool:
         tensor.matrix(wanted.shape)
     except (TypeError, ValueError):
         return False
-    return tensor.scales is not None or tensor.panels.dtype == wanted.dtype
+    return tensor.scales is not None or tensor.panels.dtype in {
+        wanted.dtype,
+        stored_dtype(torch.bfloat16, wanted.dtype),
+    }
 
 
 def _tied_names(model: Any) -> Mapping[str, str]:
