@@ -306,3 +306,16 @@ def test_what_cannot_be_recorded_is_done_without(
 
 def test_the_processor_is_told_of_steps_as_they_are(model: Any, kv: KVCache) -> None:
     assert CPU.kernels.decoder(model, kv, ROWS, LONGEST, 1) is None
+
+
+def test_a_step_that_other_ranks_record_must_be_recorded() -> None:
+    """Else one would issue its sums one by one, and the others in graphs."""
+
+    class Full:
+        def record(self, work: Callable[[], object]) -> Callable[[], object]:
+            raise RuntimeError("there is no memory")
+
+    stream: Any = Full()
+    graphs = step_graphs.StepGraphs(lambda rows, context: None, lambda: None, stream, ROWS, LONGEST, together=True)
+    with pytest.raises(RuntimeError, match="there is no memory"):
+        graphs.record_first()

@@ -88,10 +88,10 @@ def hear(group: Group) -> Message:
     return heard(group)
 
 
-def meet(group: Group, seconds: float | None = None) -> None:
+def meet(group: Group, seconds: float | None = None, patience: int = 1) -> None:
     """Do the same before the host waits for the other ranks."""
     deferred_device.finish()
-    met(group, seconds)
+    met(group, seconds, patience)
 
 
 def tell(group: Group, message: Message) -> None:

@@ -182,3 +182,11 @@ def test_the_bundled_model_answers_as_on_one_rank() -> None:
         alone.close()
     with ranks_of(BUNDLED, 2, encoder=EncoderRanks(tensor=2)) as loop:
         assert answer(loop) == expected
+
+
+def test_each_gpu_stores_what_its_rank_encodes_with(checkpoint: Path) -> None:
+    """In the host's memory it is stored once for all that have the same."""
+    config, ranks = load_config(checkpoint), EncoderRanks(data=2, tensor=1)
+    assert [part.encoder.stored for part in parts_of(config, 2, ranks)] == [True, False]
+    assert [part.encoder.stored for part in parts_of(config, 2, ranks, apart=True)] == [True, True]
+    assert [part.encoder.stored for part in parts_of(config, 2, read_encoder_ranks("", 2), apart=True)] == [True, False]

@@ -17,8 +17,8 @@ from unifiedserve.models.registry import load_config
 NARROW, WIDE = "bfloat16", "float32"
 
 
-@pytest.fixture
-def checkpoints(tmp_path: Path) -> dict[str, Path]:
+@pytest.fixture(params=[True, False], ids=["tied", "untied"])
+def checkpoints(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Path]:
     """Return folders of the same random values, saved as bfloat16 and as float32."""
     library = load_transformers()
     config = library.AutoConfig.for_model(
@@ -29,7 +29,7 @@ def checkpoints(tmp_path: Path) -> dict[str, Path]:
         num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=2,
-        tie_word_embeddings=True,
+        tie_word_embeddings=request.param,
         bos_token_id=None,
         eos_token_id=None,
     )

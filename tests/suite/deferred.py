@@ -206,6 +206,7 @@ class DeferredDevice:
         deferred_device.install()
         self.torch = torch.device("deferred", 0)
         self.synchronous = False
+        self.apart = True
         self.sharing: Sharing = TimeSlices()
         self.kernels: Kernels = CudaKernels(self, PlainAttention(), PlainPointwise(), functional.linear, DeferredStream)
         self._video_bytes = video_bytes

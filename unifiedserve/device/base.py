@@ -385,6 +385,8 @@ class Device(Protocol):
     frames: str
     #: calls return when the work is done, so that other work can go in between
     synchronous: bool
+    #: each rank of a worker has a memory of its own
+    apart: bool
     sharing: Sharing
 
     @property

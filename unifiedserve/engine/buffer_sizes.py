@@ -52,8 +52,7 @@ def plan_layout(
     ranks = config.machine.tensor_parallel_size
     _check_divisible(ranks, device, processor.config.get_text_config(), dtype)
     _check_encoder_ranks(config, placement, processor)
-    apart = device.name != CPU.name  # each rank has a memory of its own
-    kv = KVLayout.of(processor.config, sizes.kv_page_tokens, kv_dtype, ranks, 1 if apart else ranks)
+    kv = KVLayout.of(processor.config, sizes.kv_page_tokens, kv_dtype, ranks, 1 if device.apart else ranks)
     pools = {
         "kv": _pool("kv_cache_mib", sizes.kv_cache_mib or DEFAULT_KV_CACHE_MIB, kv.page_bytes),
         "patch": _pool("patch_buffer_mib", sizes.patch_buffer_mib, sizes.patch_page_rows * processor.patch_row_bytes),
@@ -75,7 +74,7 @@ def plan_layout(
                 device.place_of(placement.gpu_of(memory)),
                 number_of_memory(memory) if on_nodes else None,
                 [device.place_of_rank(device.place_of(placement.gpu_of(memory)), rank) for rank in range(1, ranks)],
-                apart=apart,
+                apart=device.apart,
             )
             for memory in placement.memories
         },

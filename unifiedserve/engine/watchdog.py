@@ -4,8 +4,8 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from pathlib import Path
 
+from unifiedserve.engine.child_processes import children_of
 from unifiedserve.engine.silence import Silence, Vitals
 from unifiedserve.engine.workers import Workers
 from unifiedserve.stopped import is_stopped
@@ -85,15 +85,7 @@ def processor_time(pid: int) -> int:
 
     A worker may wait long for a child that compiles what it needs on a GPU.
     """
-    return sum(map(_own_time, [pid, *_children(pid)]))
-
-
-def _children(pid: int) -> list[int]:
-    """Return the processes that the first thread of one has started."""
-    try:
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:  # it has ended, or the kernel does not tell
-        return []
+    return sum(map(_own_time, [pid, *children_of(pid)]))
 
 
 def _own_time(pid: int) -> int:

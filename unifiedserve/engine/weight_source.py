@@ -37,7 +37,7 @@ def sources_of_ranks(
     ranks = config.machine.tensor_parallel_size
     if ranks == 1:
         return [weight_source(config, model_dir, model_config, device, dtype)]
-    parts = parts_of(model_config, ranks, config.machine.shared_encoder)
+    parts = parts_of(model_config, ranks, config.machine.shared_encoder, apart=device.apart)
     return [weight_source(config, model_dir, model_config, device, dtype, part) for part in parts]
 
 
@@ -56,7 +56,8 @@ def weight_source(
     on a device that has no products of codes, or if the vision tower is to be quantised and is none of ours.
     """
     torch_dtype: torch.dtype = getattr(torch, dtype)
-    in_panels = known_matrices(model_config) if device.panels(dtype) else _no_matrices
+    narrow = torch_dtype == torch.float32
+    in_panels = known_matrices(model_config, narrow=narrow) if device.panels(dtype) else _no_matrices
     raw, checkpoint = read_json(model_dir / "config.json"), config.checkpoint
     language, vision = checkpoint.quantization, checkpoint.vision_quantization
     if language != "none":

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
+from unifiedserve.engine.child_processes import ranks_of
 from unifiedserve.engine.environments import with_environments
 from unifiedserve.engine.zygote import WorkerProcess, ZygoteError, shared_zygote
 from unifiedserve.errors import ConfigError
@@ -102,7 +103,7 @@ class WorkerProcesses:
 
 def _kill(processes: list[WorkerProcess], prepare: Callable[[list[int]], None]) -> None:
     if living := [process for process in processes if process.wait(0) is None]:
-        prepare([process.pid for process in living])
+        prepare([pid for process in living for pid in (process.pid, *ranks_of(process.pid))])
     for process in living:
         process.kill()
     for process in living:

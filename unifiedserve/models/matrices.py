@@ -45,13 +45,14 @@ def tower_block(name: str) -> bool:
     return bool(_TOWER_BLOCK.search(name))
 
 
-def known_matrices(config: Any) -> Callable[[str], bool]:
+def known_matrices(config: Any, *, narrow: bool = False) -> Callable[[str], bool]:
     """Return the same for all matrices that are better in panels: also those of the vision towers that are ours.
 
-    So are those between a tower and the language model, which torch multiplies otherwise for one picture than for many.
+    So are those between a tower and the language model, which torch multiplies otherwise for one picture than for many,
+    and embeddings where panels may be `narrow`: then they take less room than torch's.
     """
     language = language_matrices(config)
-    return lambda name: language(name) or tower_matrix(name)
+    return lambda name: language(name) or tower_matrix(name) or (narrow and bool(_EMBEDDING.search(name)))
 
 
 def _tied(config: Any) -> bool:

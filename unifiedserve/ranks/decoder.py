@@ -74,7 +74,9 @@ class FollowingDecoder:
 
     def _whole(self, row: DecodeRow, known: int) -> DecodeRow:
         """Return a row with all of its pages."""
-        pages = self._pages[row.number] = [*self._pages.get(row.number, ())[:known], *row.pages]
+        pages = self._pages.setdefault(row.number, [])
+        del pages[known:]
+        pages += row.pages
         return row._replace(pages=pages)
 
     def _drawn(self, logits: Tensor) -> Tensor:

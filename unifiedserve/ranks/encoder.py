@@ -65,7 +65,7 @@ class PartOfEncoder:
         Ranks wait for each other, so that none is far behind when a step of the language model comes between.
         """
         tokens = self._batches[number].advance()
-        self.group.meet()
+        self.group.meet(patience=_PATIENCE)
         return tokens
 
     def finish(self, number: int, width: int) -> Tensor:

@@ -51,6 +51,6 @@ class Group:
         assert data is not None  # there is no timeout
         return unpack(data)
 
-    def meet(self, seconds: float | None = None) -> None:
-        """Wait until all ranks are there, for `seconds` or as long as in other operations."""
-        self._collective.barrier(self._patience if seconds is None else seconds)
+    def meet(self, seconds: float | None = None, patience: int = 1) -> None:
+        """Wait until all ranks are there, for `seconds` or `patience` times as long as in other operations."""
+        self._collective.barrier(patience * self._patience if seconds is None else seconds)

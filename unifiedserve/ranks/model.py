@@ -67,7 +67,11 @@ class PartOfModel:
         """
         embeds = embeds.contiguous()
         self.exchange.broadcast(embeds)
-        return self._runner(embeds, self.device.upload(positions), batch, kv)
+        hidden = self._runner(embeds, self.device.upload(positions), batch, kv)
+        if not len(hidden) and self.device.apart:
+            # sums of no rows wait for nobody: this one tells that all have stored their keys and values
+            self.exchange.all_reduce(self.empty(1, 1))
+        return hidden
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Return float32 logits [k, vocab] of [k, hidden], valid until the next call; nothing but rank 0's count.

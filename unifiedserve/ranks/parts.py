@@ -56,14 +56,22 @@ class RankPart:
     """
 
     def __init__(
-        self, text: Any, rank: int, ranks: int, encoder: EncoderRanks = FIRST_ALONE, vision: Any = None
+        self,
+        text: Any,
+        rank: int,
+        ranks: int,
+        encoder: EncoderRanks = FIRST_ALONE,
+        vision: Any = None,
+        *,
+        apart: bool = False,
     ) -> None:
         """Take transformers' configs of text and of a vision tower that `encoder` ranks share.
 
-        Raises ConfigError, with numbers that do, if heads cannot be divided.
+        `apart`: each rank has a memory of its own. Raises ConfigError, with numbers that do, if heads cannot be
+        divided.
         """
         self.rank, self.ranks = rank, ranks
-        self.encoder = EncoderPart(vision, rank, encoder)
+        self.encoder = EncoderPart(vision, rank, encoder, apart=apart)
         heads, kv_heads = text.num_attention_heads, kv_heads_of(text, ranks)
         first_kv = rank * text.num_key_value_heads // ranks
         dim = getattr(text, "head_dim", None) or text.hidden_size // heads
@@ -98,17 +106,17 @@ class RankPart:
 class EncoderPart:
     """Divide the blocks of a vision encoder: a rank has some heads and inner columns of each.
 
-    Ranks that encode other units with the same heads have the same part, which is stored once.
+    Ranks that encode other units with the same heads have the same part, which is stored once in a memory.
     """
 
-    def __init__(self, vision: Any, rank: int, ranks: EncoderRanks) -> None:
+    def __init__(self, vision: Any, rank: int, ranks: EncoderRanks, *, apart: bool = False) -> None:
         """Take a Qwen tower's config, if its blocks are divided. Raises ConfigError if its heads cannot be."""
         self.ranks = ranks
         number = rank % ranks.tensor
         #: whether this rank adds what is not divided: biases of sums, and what these are added to
         self.leads = number == 0
         #: whether the part is stored with this rank's weights
-        self.stored = rank < ranks.tensor
+        self.stored = rank < (ranks.total if apart else ranks.tensor)
         self._cuts = _tower_cuts(vision, number, ranks.tensor) if ranks.tensor > 1 else {}
 
     def cut(self, name: str) -> Cut | None:
@@ -182,7 +190,7 @@ def _bounds(size: int, unit: int, rank: int, ranks: int) -> tuple[int, int]:
     return start, stop
 
 
-def parts_of(config: Any, ranks: int, encoder: EncoderRanks) -> list[RankPart]:
+def parts_of(config: Any, ranks: int, encoder: EncoderRanks, *, apart: bool = False) -> list[RankPart]:
     """Return the part of each rank of a model with this transformers config. Raises ConfigError as `RankPart` does."""
     text, vision = config.get_text_config(), getattr(config, "vision_config", None)
-    return [RankPart(text, rank, ranks, encoder, vision) for rank in range(ranks)]
+    return [RankPart(text, rank, ranks, encoder, vision, apart=apart) for rank in range(ranks)]

@@ -33,7 +33,7 @@ from unifiedserve.worker.spec import WorkerSpec
 from unifiedserve.worker.weights_sum import sum_of_ranks
 
 _log = logging.getLogger(__name__)
-_INBOX_BYTES = 8 << 20  # a step of 60,000 tokens fits into a message
+_INBOX_BYTES = 64 << 20  # a step of 500,000 tokens fits into a message; what is not used takes no memory
 _SLOT_BYTES = 1 << 20
 _STOP_SECONDS = 5.0
 
@@ -168,9 +168,10 @@ def _run(spec: WorkerSpec, device: Device, ends: _Ends, rank: int) -> None:
         sum_of_ranks(spec, device, group)
     weights = attach_weights(spec.memory.weights_of_ranks[rank], device)
     networks: tuple[Network, ...] = (Network.LANGUAGE,)
-    if (encoder := group.part.encoder.ranks).total > 1:  # which the first ranks have stored
-        stored = spec.memory.weights_of_ranks[rank % encoder.tensor]
-        weights, networks = attach_weights(stored, device) | weights, tuple(Network)
+    if (encoder := group.part.encoder.ranks).total > 1:
+        networks = tuple(Network)
+        if not device.apart:  # the first ranks have stored it for all
+            weights = attach_weights(spec.memory.weights_of_ranks[rank % encoder.tensor], device) | weights
     adapter = load_adapter(Path(spec.model_dir), weights, getattr(torch, spec.dtype), device, networks, group)
     kv = _pages(spec, device, adapter.config, rank)
     assert adapter.part is not None  # it is in a group
@@ -178,6 +179,7 @@ def _run(spec: WorkerSpec, device: Device, ends: _Ends, rank: int) -> None:
     own = decoder_of(spec, adapter, kv)
     decoder = FollowingDecoder(own, adapter.part) if own else None
     follow(adapter.part, kv, adapter.encoder_part, decoder)
+    device.fence()
 
 
 def _pages(spec: WorkerSpec, device: Device, config: Any, rank: int) -> KVPages:

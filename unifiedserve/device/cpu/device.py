@@ -65,6 +65,7 @@ class CpuDevice:
     frames = "cpu"
     torch = torch.device("cpu")
     synchronous = True
+    apart = False
     kernels: Kernels = CpuKernels()
     sharing: Sharing = NiceSharing()
 

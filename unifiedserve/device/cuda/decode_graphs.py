@@ -65,7 +65,8 @@ class DecodeGraphs:
         scratch = attention.scratch_of_rows(rows, tokens, layers.heads, kv.k(0).shape[3])
         self._scratch = torch.empty(scratch, dtype=torch.float32, device=device.torch)
         self._last_places: tuple[tuple[int, ...], Tensor] = (), torch.empty(0)
-        self._graphs = StepGraphs(self._step, lambda: self._state.tell(()), stream, rows, tokens)
+        together = layers.divided
+        self._graphs = StepGraphs(self._step, lambda: self._state.tell(()), stream, rows, tokens, together=together)
         with torch.inference_mode(), stream.use():
             self._graphs.record_first()
             stream.mark().wait()  # a kernel that fails is found here, not by the first request

@@ -38,6 +38,11 @@ class CudaDecoder:
         #: of queries, in each layer
         self.heads: int = model.layers[0].self_attn.q_proj.out_features // model.layers[0].self_attn.head_dim
 
+    @property
+    def divided(self) -> bool:
+        """Tell whether it runs one rank's part of the layers."""
+        return self._exchange is not None
+
     def __call__(self, embeds: Tensor, positions: Tensor, batch: RaggedBatch, kv: PagedKV) -> Tensor:
         attention = CudaAttention(batch, kv, self._device, self._attention)
         return self.run(embeds, positions, attention, kv, self._device.upload(batch.wanted_rows))

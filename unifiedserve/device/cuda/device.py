@@ -30,6 +30,7 @@ class CudaDevice:
 
     name: DeviceName = "cuda"
     synchronous = False
+    apart = True
 
     def __init__(self, config: EngineConfig, place: str = "cuda:0") -> None:
         self._config = config
@@ -65,7 +66,11 @@ class CudaDevice:
         return f"cuda:{gpu}"
 
     def at(self, place: str) -> "CudaDevice":
-        return self if place == self.place else CudaDevice(self._config, place)
+        if place == self.place:
+            return self
+        other = CudaDevice(self._config, place)
+        other.sharing = self.sharing  # an engine has one daemon for all GPUs
+        return other
 
     def seen_as(self, place: str, own: str) -> str:
         return seen_as(place, own)

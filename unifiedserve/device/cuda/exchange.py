@@ -37,19 +37,19 @@ def join(meeting: Meeting, backend: str, device: torch.device) -> Exchanges:
     check_backend(backend, meeting.ranks)
     for name in _INTERFACES:
         os.environ.setdefault(name, "lo")
-    patience = timedelta(seconds=meeting.patience)
+    patience = timedelta(seconds=_PATIENCE * meeting.patience)
     own = device if device.type == "cuda" else None
     dist.init_process_group(
         backend,
-        store=_meet(meeting, patience),
+        store=_meet(meeting, patience, device),
         rank=meeting.rank,
         world_size=meeting.ranks,
-        timeout=_PATIENCE * patience,
+        timeout=patience,
         device_id=own,  # so that NCCL connects the GPUs now
     )
     every = TorchExchange(dist.group.WORLD, range(meeting.ranks), meeting.rank)
     every.all_reduce(torch.zeros(1, device=device))  # what a library loads, it loads before there are requests
-    return Exchanges(every, _of_encoder(meeting, dist.new_group))
+    return Exchanges(every, _of_encoder(meeting, lambda ranks: dist.new_group(ranks, timeout=patience)))
 
 
 class TorchExchange:
@@ -80,23 +80,27 @@ class TorchExchange:
         torch.distributed.gather(own, parts, self._ranks.start, group=self._group)
 
 
-def _meet(meeting: Meeting, patience: timedelta) -> Any:
-    """Return the store in which ranks find each other: the first one listens, on this machine alone."""
+def _meet(meeting: Meeting, patience: timedelta, device: torch.device) -> Any:
+    """Return the store in which ranks find each other: the first one listens, on this machine alone.
+
+    The others come when it has begun to use its GPU, because an MPS server refuses clients while it starts.
+    """
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
     if meeting.rank:
-        return TCPStore(_HERE, _told(meeting.collective, 0), meeting.ranks, False, patience)
+        return TCPStore(_HERE, _told(meeting.collective, 0, patience), meeting.ranks, False, patience)
+    torch.zeros(1, device=device)
     listener = socket.create_server((_HERE, 0))
     port = listener.getsockname()[1]
     store = TCPStore(_HERE, port, meeting.ranks, True, patience, False, master_listen_fd=listener.detach())
-    _told(meeting.collective, port)
+    _told(meeting.collective, port, patience)
     return store
 
 
-def _told(collective: Collective, port: int) -> int:
+def _told(collective: Collective, port: int, patience: timedelta) -> int:
     """Return the first rank's port on all ranks."""
     told = bytearray(port.to_bytes(_PORT_BYTES, "little"))
-    collective.broadcast(0, told)
+    collective.broadcast(0, told, patience.total_seconds())
     return int.from_bytes(told, "little")
 
 

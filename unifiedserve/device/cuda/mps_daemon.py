@@ -33,6 +33,10 @@ class MpsError(Exception):
     """Signal that MPS cannot be used, and why, in a line."""
 
 
+class RefusedError(MpsError):
+    """Signal an order that MPS refuses."""
+
+
 class MpsDaemon:
     """Run the daemon's process, its folder, and its clients' environment.
 
@@ -95,7 +99,12 @@ class MpsDaemon:
         with suppress(MpsError):
             for server in self._ask("get_server_list").split():
                 for pid in pids:
-                    self._ask(f"terminate_client {server} {pid}")
+                    self._end_client(server, pid)
+
+    def _end_client(self, server: str, pid: int) -> None:
+        """Have a server end a client. Raises MpsError if it does not answer, not if there is no such client."""
+        with suppress(RefusedError):
+            self._ask(f"terminate_client {server} {pid}")
 
     def stop(self) -> None:
         """End it and its server, and remove its folder; safe to call at any time."""
@@ -212,5 +221,5 @@ def _ask(folder: Path, order: str) -> str:
     except OSError as error:
         raise MpsError(f"{CONTROL}: {error.strerror}") from error
     if done.returncode:
-        raise MpsError((done.stderr or done.stdout).strip()[:200] or f"{order!r} ended with code {done.returncode}")
+        raise RefusedError((done.stderr or done.stdout).strip()[:200] or f"{order!r} ended with code {done.returncode}")
     return done.stdout.strip()

@@ -28,7 +28,7 @@ class Shape(NamedTuple):
 class StepGraphs:
     """Do a step of any shape: by its graph, or operation by operation until it has been recorded.
 
-    Once something could not be recorded, nothing more is.
+    Once something could not be recorded, nothing more is; `together` with other ranks it must be.
     """
 
     def __init__(
@@ -38,6 +38,8 @@ class StepGraphs:
         stream: SideStream,
         rows: int,
         tokens: int,
+        *,
+        together: bool = False,
     ) -> None:
         """Serve up to so many rows of up to so many tokens.
 
@@ -45,7 +47,7 @@ class StepGraphs:
         """
         #: how many steps were done without a graph
         self.eager_steps = 0
-        self._step, self._clear, self._stream = step, clear, stream
+        self._step, self._clear, self._stream, self._together = step, clear, stream, together
         self._most = Shape(rows, tokens)
         self._replays: dict[Shape, Callable[[], object]] = {}
         self._wanted: dict[Shape, None] = {}  # in order
@@ -80,13 +82,18 @@ class StepGraphs:
         _log.info("recorded %d steps of decode in %.1f s", len(self._replays), time.monotonic() - start)
 
     def record_next(self) -> None:
-        """Record one of the graphs that are wanted."""
+        """Record one of the graphs that are wanted.
+
+        Raises RuntimeError if it cannot be, and other ranks have theirs.
+        """
         shape = next(iter(self._wanted))
         del self._wanted[shape]
         try:
             self._clear()
             self._replays[shape] = self._stream.record(lambda: self._step(*shape))
         except RuntimeError as error:
+            if self._together:
+                raise
             self._records = False
             self._wanted.clear()
             _log.warning("a step of decode could not be recorded; without a CUDA graph it is slower: %s", error)
