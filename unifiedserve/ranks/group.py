@@ -52,5 +52,8 @@ class Group:
         return unpack(data)
 
     def meet(self, seconds: float | None = None, patience: int = 1) -> None:
-        """Wait until all ranks are there, for `seconds` or `patience` times as long as in other operations."""
+        """Wait until all ranks are there.
+
+        It waits for `seconds`, or `patience` times as long as other operations.
+        """
         self._collective.barrier(patience * self._patience if seconds is None else seconds)
