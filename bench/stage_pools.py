@@ -112,8 +112,8 @@ def serving(model: str, placements: Sequence[str]) -> Iterator[str]:
     with contextlib.ExitStack() as stack:
         options = ["--torch-threads=1", "--vision-threads=1", *NO_CACHES]
         starting = [daemon(model, "--placement", each, *options) for each in placements]
-        with ThreadPoolExecutor(len(starting)) as pool:
-            nodes = list(pool.map(stack.enter_context, starting))
+        pool = stack.enter_context(ThreadPoolExecutor(len(starting)))  # a node ends with the thread that started it
+        nodes = list(pool.map(stack.enter_context, starting))
         yield stack.enter_context(router(*(node.url for node in nodes)))
 
 

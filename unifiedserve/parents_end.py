@@ -4,6 +4,7 @@ import ctypes
 import signal
 
 _PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)  # before a fork, after which nothing should be loaded
 
 
 def end_with_parent() -> None:
@@ -13,4 +14,4 @@ def end_with_parent() -> None:
 
 def signal_parents_end(number: signal.Signals) -> None:
     """Have the kernel send this process a signal then."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
+    _libc.prctl(_PR_SET_PDEATHSIG, number)

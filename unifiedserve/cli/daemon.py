@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from unifiedserve.errors import ConfigError
+from unifiedserve.parents_end import signal_parents_end
 
 STEP = re.compile(r"^ *\d+\.\d s  ")  # a line on stderr about the start
 READY = re.compile(r"^Serving .* at (http://\S+)$")  # what a daemon says when requests may come
@@ -31,11 +32,13 @@ def serve_command(model: str | Path = "", *options: str) -> list[str]:
 def daemon(model: str | Path = "", *options: str, log: IO[str] | None = None) -> Iterator[Daemon]:
     """Start a daemon on a free port, and yield it when it is ready. It ends by SIGTERM and is waited for.
 
+    It also ends where this process is killed, or the thread that called this ends.
+
     Its log and its errors go to `log`, a file; without one to this process's stderr. Raises ConfigError if it ends
     before it is ready, or does not end cleanly.
     """
     command = [*serve_command(model, *options), "--port", "0"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, preexec_fn=_end_with_parent)
     try:
         yield Daemon(_wait_ready(process), process)
     finally:
@@ -44,6 +47,10 @@ def daemon(model: str | Path = "", *options: str, log: IO[str] | None = None) ->
         process.communicate()
     if process.returncode != 0:
         raise ConfigError(f"the server ended with code {process.returncode}")
+
+
+def _end_with_parent() -> None:
+    signal_parents_end(signal.SIGTERM)
 
 
 def _wait_ready(process: subprocess.Popen[str]) -> str:
