@@ -1,6 +1,6 @@
 """Answer over ranks that are processes, each with a stand-in for a GPU and memory of its own; print tokens as JSON.
 
-gpu_ranks_process.py CHECKPOINT IMAGE RANKS [ENCODER_RANKS]
+gpu_ranks_process.py CHECKPOINT IMAGE RANKS ENCODER_RANKS PLACEMENT
 gpu_ranks_process.py < SPEC                                   is the worker, which forks the other ranks
 
 With one rank the processor answers. IMAGE may be "none". The worker prints a line of its own before: of what kinds are
@@ -45,7 +45,7 @@ TOKENS = 12
 
 
 class RankedWorkers(InlineWorkers):
-    """One worker over several ranks, whose memory an engine has made."""
+    """Workers that are processes, over several ranks, whose memory an engine has made."""
 
     def take_memory(
         self, placement: Placement, checkpoint: Path, processor: Processor, config: EngineConfig, device: Device
@@ -57,22 +57,23 @@ class RankedWorkers(InlineWorkers):
 
     def start_worker(self, spec: WorkerSpec, device: Device) -> Any:
         spec, _ = with_environments(spec, device.sharing.environment)
-        self._process = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE)
-        assert self._process.stdin is not None
-        self._process.stdin.write(msgspec.msgpack.encode(spec))
-        self._process.stdin.close()
+        process = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE)
+        assert process.stdin is not None
+        process.stdin.write(msgspec.msgpack.encode(spec))
+        process.stdin.close()
+        return process
 
     def turn(self) -> None:
         for data in self.memory.inboxes[ENGINE_INBOX].receive_many(256, timeout=1.0):
             self._take(unpack(data))
-        assert self._process.poll() is None, "the worker has ended"
+        assert all(each.poll() is None for each in self._workers.values()), "a worker has ended"
 
     def close(self) -> None:
         for instance in self.memory.layout.instances:
             self.send(instance, Shutdown())
-        code = self._process.wait(SECONDS)
+        codes = [each.wait(SECONDS) for each in self._workers.values()]
         self.free_memory()
-        assert code == 0
+        assert not any(codes)
 
     def free_memory(self) -> None:
         self._engine.free()
@@ -146,15 +147,17 @@ def main() -> None:
     if len(sys.argv) == 1:
         work()
         return
-    checkpoint, image, ranks, *encoder = sys.argv[1:]
+    checkpoint, image, ranks, encoder, placement = sys.argv[1:]
     several = int(ranks) > 1
-    given = {"tensor_parallel_size": int(ranks), "encoder_ranks": encoder[0] if encoder else ""} if several else {}
+    given = {"tensor_parallel_size": int(ranks), "encoder_ranks": encoder} if several else {}
     device = DeferredDevice(lambda: Room("a GPU", 512 * MIB, 500 * MIB)) if several else CPU
     workers = (RankedWorkers if several else InlineWorkers)(
-        read_placement("one", ()),
+        read_placement(placement, ()),
         Path(checkpoint),
         load_processor(Path(checkpoint)),
-        EngineConfig.of(placement="one", vision_threads=1, prefill_chunk_tokens=16, max_running=6, **SMALL, **given),
+        EngineConfig.of(
+            placement=placement, vision_threads=1, prefill_chunk_tokens=16, max_running=6, **SMALL, **given
+        ),
         device,
     )
     try:

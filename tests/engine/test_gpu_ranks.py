@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
+from builders import chat_template, save, text_sizes, tokenizer
 from checkpoints import find_checkpoint
 from PIL import Image
 
@@ -32,37 +32,18 @@ def image(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def with_biases(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def with_biases(tmp_path: Path) -> Path:
     """Return a text model whose sums have biases, which one rank adds."""
-    library, folder = load_transformers(), tmp_path / "llama"
-    tokenizer = find_checkpoint(tmp_path_factory, "qwen2_5_vl")
-    config = library.AutoConfig.for_model(
-        "llama",
-        vocab_size=library.AutoConfig.from_pretrained(tokenizer).get_text_config().vocab_size,
-        hidden_size=64,
-        intermediate_size=96,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        attention_bias=True,
-        mlp_bias=True,
-        max_position_embeddings=512,
-        bos_token_id=None,
-        eos_token_id=None,
-    )
-    torch.manual_seed(0)
-    model = library.AutoModelForCausalLM.from_config(config)
-    for name, parameter in model.named_parameters():
-        torch.nn.init.normal_(parameter, mean=float("norm" in name), std=0.2)
-    model.save_pretrained(folder)
-    library.AutoTokenizer.from_pretrained(tokenizer).save_pretrained(folder)
-    return folder
+    tokens = tokenizer()
+    sizes = text_sizes(tokens, attention_bias=True, mlp_bias=True)
+    save(tmp_path, load_transformers().AutoConfig.for_model("llama", **sizes), tokens, chat_template({}))
+    return tmp_path
 
 
-def lines_of(*arguments: object) -> list[Any]:
+def lines_of(checkpoint: Path, image: object, ranks: int, encoder: str = "", placement: str = "one") -> list[Any]:
     """Return what the process prints."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, PROCESS, *map(str, arguments)]
+    command = [sys.executable, PROCESS, checkpoint, str(image), str(ranks), encoder, placement]
     ran = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert ran.returncode == 0, ran.stderr
     return [json.loads(line) for line in ran.stdout.splitlines()]
@@ -77,6 +58,17 @@ def test_the_tokens_are_those_of_the_processor(
     kinds, found = lines_of(checkpoint, image, 2, encoder)
     assert found == expected
     assert set(kinds) - {"Prepare"} == TOGETHER | ENCODED
+
+
+@pytest.mark.long
+def test_a_worker_that_only_encodes_is_one_process_beside_ranks(
+    tmp_path_factory: pytest.TempPathFactory, image: Path
+) -> None:
+    """Pages of its memory are laid out for the ranks of the others."""
+    checkpoint = find_checkpoint(tmp_path_factory, "qwen2_5_vl")
+    (expected,) = lines_of(checkpoint, image, 1)
+    *_, found = lines_of(checkpoint, image, 2, "", "v+e+p+d")
+    assert found == expected
 
 
 def test_one_rank_adds_the_biases_of_sums(with_biases: Path) -> None:

@@ -8,7 +8,7 @@ import torch
 from unifiedserve.config import DEFAULT_KV_CACHE_MIB, MIB, EngineConfig
 from unifiedserve.device import CPU, Device
 from unifiedserve.errors import ConfigError
-from unifiedserve.memory.kv_cache import KVLayout
+from unifiedserve.memory.kv_cache import kv_layout
 from unifiedserve.memory.shared import EngineLayout, MemoryLayout, PoolSize
 from unifiedserve.models.base import Processor
 from unifiedserve.models.registry import divides_encoder
@@ -47,12 +47,11 @@ def plan_layout(
             "memory where they were encoded, and wait there for those that are to leave it: give a worker that encodes "
             "and one that prefills the same memory"
         )
-    kv_dtype: torch.dtype = getattr(torch, sizes.kv_dtype(dtype))
     own: torch.dtype = getattr(torch, dtype)
     ranks = config.machine.tensor_parallel_size
     _check_divisible(ranks, device, processor.config.get_text_config(), dtype)
     _check_encoder_ranks(config, placement, processor)
-    kv = KVLayout.of(processor.config, sizes.kv_page_tokens, kv_dtype, ranks, 1 if device.apart else ranks)
+    kv = kv_layout(config, processor.config, dtype, device)
     pools = {
         "kv": _pool("kv_cache_mib", sizes.kv_cache_mib or DEFAULT_KV_CACHE_MIB, kv.page_bytes),
         "patch": _pool("patch_buffer_mib", sizes.patch_buffer_mib, sizes.patch_page_rows * processor.patch_row_bytes),

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ipc_buffers import PagePool
 from unifiedserve.attention import RaggedBatch, Span
+from unifiedserve.config import EngineConfig
 from unifiedserve.device import CPU, Device
 from unifiedserve.memory.device_pages import DevicePages
 from unifiedserve.memory.recurrent_state import RecurrentStates, StateLayout
@@ -65,6 +66,16 @@ class KVLayout:
         layers = text.num_hidden_layers - crossing - (state.layers if state else 0)
         kv_heads = kv_heads_of(text, ranks)
         return KVLayout(layers, page_size, kv_heads, head_dim, dtype, state, ranks if parts is None else parts)
+
+
+def kv_layout(config: EngineConfig, model_config: Any, dtype: str, device: Device) -> KVLayout:
+    """Return how an engine lays keys and values of a model of a dtype out: all of its workers do alike.
+
+    Raises ConfigError as `KVLayout.of`.
+    """
+    ranks, sizes = config.machine.tensor_parallel_size, config.memory
+    kv_dtype: torch.dtype = getattr(torch, sizes.kv_dtype(dtype))
+    return KVLayout.of(model_config, sizes.kv_page_tokens, kv_dtype, ranks, 1 if device.apart else ranks)
 
 
 class KVPages:

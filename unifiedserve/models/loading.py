@@ -275,10 +275,8 @@ def _fits(tensor: Stored, wanted: Tensor) -> bool:
         tensor.matrix(wanted.shape)
     except (TypeError, ValueError):
         return False
-    return tensor.scales is not None or tensor.panels.dtype in {
-        wanted.dtype,
-        stored_dtype(torch.bfloat16, wanted.dtype),
-    }
+    own = tensor.panels.dtype
+    return tensor.scales is not None or own == stored_dtype(own, wanted.dtype)
 
 
 def _tied_names(model: Any) -> Mapping[str, str]:

@@ -12,7 +12,7 @@ from unifiedserve.carriers.choose import open_carrier
 from unifiedserve.carriers.rdma import reads_by_hardware
 from unifiedserve.carriers.setting import Setting, Site, this_machine
 from unifiedserve.device import CPU, Device, SideQueue, weight_bits
-from unifiedserve.memory.kv_cache import KVCache, KVLayout
+from unifiedserve.memory.kv_cache import KVCache, kv_layout
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.memory.shared import PoolKey, PoolSize, SharedMemory
 from unifiedserve.memory.weights import attach_weights
@@ -238,14 +238,10 @@ def _load_model(spec: WorkerSpec, visual: RowBuffer, memory: SharedMemory, group
     device, model_dir = visual.device, Path(spec.model_dir)
     weights, networks = attach_weights(spec.memory.weights, device), networks_of(spec.instance.stages)
     adapter = load_adapter(model_dir, weights, visual.dtype, device, networks, group)
-    kv_dtype: torch.dtype = getattr(torch, spec.config.memory.kv_dtype(spec.dtype))
-    page_tokens, apart = spec.config.memory.kv_page_tokens, bool(spec.memory.kv_of_ranks)
-    layout = KVLayout.of(load_config(model_dir), page_tokens, kv_dtype, spec.ranks, 1 if apart else spec.ranks)
+    layout = kv_layout(spec.config, load_config(model_dir), spec.dtype, device)
     pool = _pool(spec, memory, (spec.instance.memory, "kv"))
     if group:
         group.meet(spec.config.machine.startup_timeout)
-    if not (group and apart):
-        return LanguageModel(adapter, KVCache(pool, layout, visual.rows, device))
-    cache = LeadingCache(pool, layout, visual.rows, device)
-    cache.group = group
-    return LanguageModel(adapter, cache)
+    if group and device.apart:
+        return LanguageModel(adapter, LeadingCache(group, pool, layout, visual.rows, device))
+    return LanguageModel(adapter, KVCache(pool, layout, visual.rows, device))

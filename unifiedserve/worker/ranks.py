@@ -14,7 +14,7 @@ import torch
 from ipc_buffers import Collective, CollectiveError, Memory, MessageQueue, PagePool
 from unifiedserve.device import CPU, Device, Meeting
 from unifiedserve.errors import ConfigError
-from unifiedserve.memory.kv_cache import KVCache, KVLayout, KVPages
+from unifiedserve.memory.kv_cache import KVCache, KVPages, kv_layout
 from unifiedserve.memory.weights import attach_weights
 from unifiedserve.models.registry import load_adapter, load_config
 from unifiedserve.parents_end import end_with_parent
@@ -33,7 +33,7 @@ from unifiedserve.worker.spec import WorkerSpec
 from unifiedserve.worker.weights_sum import sum_of_ranks
 
 _log = logging.getLogger(__name__)
-_INBOX_BYTES = 64 << 20  # a step of 500,000 tokens fits into a message; what is not used takes no memory
+_INBOX_BYTES = 8 << 20  # a step of 60,000 tokens fits into a message
 _SLOT_BYTES = 1 << 20
 _STOP_SECONDS = 5.0
 
@@ -184,10 +184,8 @@ def _run(spec: WorkerSpec, device: Device, ends: _Ends, rank: int) -> None:
 
 def _pages(spec: WorkerSpec, device: Device, config: Any, rank: int) -> KVPages:
     """Return a rank's keys and values: part of the pages that all ranks share, or pages of its own."""
-    own = list(spec.memory.kv_of_ranks)
-    kv_dtype: torch.dtype = getattr(torch, spec.config.memory.kv_dtype(spec.dtype))
-    layout = KVLayout.of(config, spec.config.memory.kv_page_tokens, kv_dtype, spec.ranks, 1 if own else spec.ranks)
-    if own:
+    layout = kv_layout(spec.config, config, spec.dtype, device)
+    if own := list(spec.memory.kv_of_ranks):
         data = device.view(Memory.attach(own[rank - 1])).view(-1, layout.page_bytes)
         return KVPages(data, layout, device)
     pool = PagePool.attach(spec.layout.pool((spec.instance.memory, "kv")))
