@@ -30,7 +30,9 @@ FUZZ_VIDEOS ?= $(wildcard ../shared/data/videos)
 
 VENV := .venv
 PY := $(VENV)/bin/python
-# Bytecode of all that is installed would take half of pip's time; Python writes that of what is imported, once.
+# Bytecode of all that is installed would take half of pip's time; Python writes that of what is imported, once,
+# also where an image forbids it: a server would compile all of torch at each start, for seven seconds.
+unexport PYTHONDONTWRITEBYTECODE
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check --no-compile
 export STARTED := $(shell date +%s)
 BUILD := build/native

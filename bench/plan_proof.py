@@ -7,6 +7,7 @@ Everything is saved as soon as it is there: the same command goes on where it wa
 they are not simulated.
 
     python bench/plan_proof.py CHECKPOINT --part 0.5
+    python bench/plan_proof.py CHECKPOINT --part 0.5 --targets 4       # two cores without bfloat16 products
     python bench/plan_proof.py --replay RESULTS --out AGAIN      # what was measured, by today's simulator
 """
 
@@ -112,6 +113,7 @@ class Results(msgspec.Struct):
     command: str
     machine: dict[str, str]
     part: float  # of the requests
+    targets: float = 1.0  # how many times as long they are, because the machine is slower
     profiles: dict[str, HardwareProfile] = {}
     servers: dict[str, list[Server]] = {}
 
@@ -154,7 +156,7 @@ class Proof:
     def _case(self, name: str) -> Case:
         asked = WORKLOADS[name]
         workload = read_workload(str(FOLDER / f"{name}.toml"), self._count(name), 0, asked.cv)
-        return Case(self._results.profiles[name], workload, asked.slo, FRAMES)
+        return Case(self._results.profiles[name], workload, asked.slo.scaled(self._results.targets), FRAMES)
 
     def _measured(self, name: str, case: Case, choice: Choice, rate: float) -> Run:
         options = " ".join(flags(choice.options)).split()
@@ -311,6 +313,7 @@ def main(
     profile: Annotated[Path | None, typer.Option(help="A profile that was measured before")] = None,
     seconds: Annotated[float, typer.Option(help="Of each search")] = 60.0,
     part: Annotated[float, typer.Option(help="Of the requests")] = 1.0,
+    targets: Annotated[float, typer.Option(help="Times as long: for a slower machine")] = 1.0,
     again: Annotated[bool, typer.Option("--again", help="Begin anew, whatever was saved")] = False,
     replay: Annotated[
         Path | None, typer.Option(exists=True, help="Results to predict once more; nothing is measured")
@@ -326,7 +329,7 @@ def main(
     elif out.exists() and not again:
         results = msgspec.json.decode(out.read_bytes(), type=Results)
     else:
-        results = Results(" ".join(["python", *sys.argv]), describe_machine(), part)
+        results = Results(" ".join(["python", *sys.argv]), describe_machine(), part, targets)
 
     def save() -> None:
         out.write_bytes(msgspec.json.format(msgspec.json.encode(results)) + b"\n")
