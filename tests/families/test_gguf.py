@@ -190,7 +190,7 @@ def test_a_folder_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     file = make(tmp_path, "qwen3", FLOATS)
     config = EngineConfig.of(model=str(file))
-    folder, _ = load_checkpoint(config)
+    folder, *_ = load_checkpoint(config)
     first = (folder / "gguf.json").stat()
     assert load_checkpoint(config)[0] == folder
     assert (folder / "gguf.json").stat() == first

@@ -93,7 +93,7 @@ def test_values_are_those_of_the_file(
 def test_the_engine_finds_both_files(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     make("qwen2_5_vl")
-    found, processor = load_checkpoint(EngineConfig.of(model=str(tmp_path / "model.gguf")))
+    found, processor, _ = load_checkpoint(EngineConfig.of(model=str(tmp_path / "model.gguf")))
     assert processor.visual_ids.keys() == {"image", "video"}
     (tmp_path / "mmproj-model.gguf").rename(tmp_path / "tower.gguf")
     named = EngineConfig.of(model=str(tmp_path / "model.gguf"), mmproj=str(tmp_path / "tower.gguf"))

@@ -14,6 +14,7 @@ from unifiedserve.config import EngineConfig
 from unifiedserve.errors import RequestError
 from unifiedserve.messages.api import Delta, GenerateRequest, TokenLogprob
 from unifiedserve.messages.load import EngineLoad
+from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.seen import RequestPages, RequestPlan, SeenInstance, SeenMedium
 from unifiedserve.models.text import NO_LIMIT, TextEncoder
 from unifiedserve.models.token_bytes import TokenBytes
@@ -83,6 +84,7 @@ class ScriptedEngine:
         self.config = EngineConfig.of(**options)
         self.script = script or say_words
         self.model_name = "scripted"
+        self.sampling_defaults = SamplingParams()
         self.max_model_len = 4096
         self.healthy = True
         self.observation = ScriptedObservation(self)

@@ -65,7 +65,7 @@ def run(config: EngineConfig, console: Console) -> None:
 def _planned(config: EngineConfig) -> tuple[EngineLayout, SizesOfRanks, Mapping[Network, int]]:
     """Return the layout, and the bytes of the weights, by memory and by network. Networks are the model's."""
     device = select_device(config)
-    model_dir, processor = load_checkpoint(config)
+    model_dir, processor, _ = load_checkpoint(config)
     dtype = dtype_of(config, device)
     layout = plan_layout(config, config.machine.workers, processor, dtype, "none", "none", device)
     own: torch.dtype = getattr(torch, dtype)

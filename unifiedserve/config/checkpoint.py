@@ -32,6 +32,21 @@ class CheckpointOptions(msgspec.Struct, frozen=True, kw_only=True):
         str,
         Meta(description="A Jinja file to use instead of the checkpoint's own chat template. Empty: the checkpoint's"),
     ] = ""
+    generation_config: Annotated[
+        str,
+        Meta(
+            description="Where requests that do not name temperature, top_p, top_k, min_p or repetition_penalty get "
+            "them from. auto: the checkpoint's generation_config.json; none: OpenAI's defaults, temperature 1 alone; "
+            "or a folder with such a file"
+        ),
+    ] = "auto"
+    override_generation_config: Annotated[
+        str,
+        Meta(
+            description="A JSON object over the file's values, like '{\"temperature\": 0.7}'. "
+            "Empty: the file's values alone"
+        ),
+    ] = ""
     dtype: Annotated[
         Literal["auto", "float32", "bfloat16"],
         Meta(

@@ -1,26 +1,38 @@
 """Open the checkpoint that an engine is to serve."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.config.checkpoint import CheckpointOptions
 from unifiedserve.engine.zygote import shared_zygote
 from unifiedserve.errors import ConfigError
+from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.models.base import Processor
 from unifiedserve.models.default import DEFAULT_CHECKPOINT
 from unifiedserve.models.hub import resolve_model
 from unifiedserve.models.registry import load_processor
+from unifiedserve.models.sampling_defaults import sampling_defaults
 from unifiedserve.observe.start import begin_step
 from unifiedserve.user_cache import cache_folder
 
 
-def load_checkpoint(config: EngineConfig) -> tuple[Path, Processor]:
-    """Return the checkpoint's directory and its prompt and media side. Raises ConfigError; may take seconds."""
+class Checkpoint(NamedTuple):
+    """Hold a checkpoint's directory, its prompt and media side, and what requests get that name no sampling."""
+
+    folder: Path
+    processor: Processor
+    sampling: SamplingParams
+
+
+def load_checkpoint(config: EngineConfig) -> Checkpoint:
+    """Open the checkpoint. Raises ConfigError; may take seconds."""
     zygote, options = shared_zygote(), config.checkpoint  # it imports while this process loads
     begin_step(f"finding the checkpoint of {options.model}" if options.model else "reading the bundled model")
     model_dir = _model_dir(options)
     zygote.preload(model_dir)
-    return model_dir, load_processor(model_dir, _chat_template(options.chat_template))
+    sampling = sampling_defaults(model_dir, options)
+    return Checkpoint(model_dir, load_processor(model_dir, _chat_template(options.chat_template)), sampling)
 
 
 def _model_dir(options: CheckpointOptions) -> Path:

@@ -29,6 +29,7 @@ from unifiedserve.errors import SHUTTING_DOWN, ConfigError, ErrorKind, RequestEr
 from unifiedserve.messages.api import Delta, GenerateRequest
 from unifiedserve.messages.encoding import EncodedUnit, EncodeRequest, Features
 from unifiedserve.messages.load import EngineLoad
+from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.seen import RequestPlan
 from unifiedserve.messages.wire import Drained, Ended, Failed, Heard, Message, Ready, Unfit
 from unifiedserve.models.base import Processor
@@ -85,6 +86,11 @@ class Engine:
     def processor(self) -> Processor:
         """Return the prompt and media side of the model."""
         return self._started.processor
+
+    @property
+    def sampling_defaults(self) -> SamplingParams:
+        """Return what requests get that do not say how tokens are chosen."""
+        return self._started.sampling_defaults
 
     @property
     def max_model_len(self) -> int:
@@ -243,10 +249,11 @@ class Engine:
             exited=on_loop(self._worker_ended),
             link_failed=on_loop(self._recovery.give_up),
         )
-        model_dir, processor = await in_thread(load_checkpoint, self.config)
-        workers = await Workers.start(self.config, model_dir, processor, self._watching.broadcast, events)
+        checkpoint = await in_thread(load_checkpoint, self.config)
+        folder, processor = checkpoint.folder, checkpoint.processor
+        workers = await Workers.start(self.config, folder, processor, self._watching.broadcast, events)
         self._running = assemble(
-            self.config, processor, workers, self.roles, self._health, self._watching, self._changed.set
+            self.config, checkpoint, workers, self.roles, self._health, self._watching, self._changed.set
         )
         await self._health.wait_decided(self.config.machine.startup_timeout)
         if self._health.fatal:

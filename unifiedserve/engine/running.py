@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from unifiedserve.config import EngineConfig, required_cluster_key
+from unifiedserve.engine.checkpoint import Checkpoint
 from unifiedserve.engine.encoding.intake import EncodeIntake
 from unifiedserve.engine.encoding.service import EncodeService
 from unifiedserve.engine.health import Health
@@ -21,6 +22,7 @@ from unifiedserve.engine.roles import Roles
 from unifiedserve.engine.standstill import Standstill
 from unifiedserve.engine.watchdog import Watchdog
 from unifiedserve.engine.workers import Workers
+from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.models.base import Processor
 from unifiedserve.observe.watching import Watching
 from unifiedserve.reading.jobs import Setup
@@ -36,6 +38,7 @@ class Running:
     """Hold the parts of an engine that serves, made at once."""
 
     processor: Processor
+    sampling_defaults: SamplingParams
     workers: Workers
     intake: Intake
     arrivals: Arrivals
@@ -65,7 +68,7 @@ class Running:
 
 def assemble(
     config: EngineConfig,
-    processor: Processor,
+    checkpoint: Checkpoint,
     workers: Workers,
     roles: Roles,
     health: Health,
@@ -79,6 +82,7 @@ def assemble(
         watching.timeline,
         watching.broadcast,
     )
+    processor = checkpoint.processor
     table = RequestTable(config.scheduling.max_running, on_release)
     targets = Targets(config)
     if workers.profile:
@@ -107,6 +111,7 @@ def assemble(
 
     return Running(
         processor=processor,
+        sampling_defaults=checkpoint.sampling,
         workers=workers,
         intake=intake,
         arrivals=arrivals,

@@ -44,7 +44,7 @@ class Subject(NamedTuple):
     def of(cls, config: EngineConfig) -> "Subject":
         """Look at what the options name; nothing is started. Raises ConfigError."""
         device = select_device(config)
-        model_dir, processor = load_checkpoint(config)
+        model_dir, processor, _ = load_checkpoint(config)
         dtype = dtype_of(config, device)
         layout = plan_layout(config, config.machine.workers, processor, dtype, "none", "none", device)
         memory = layout.memories[FIRST_MEMORY]

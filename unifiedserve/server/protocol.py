@@ -7,6 +7,7 @@ from unifiedserve.config import EngineConfig
 from unifiedserve.messages.api import Delta, GenerateRequest
 from unifiedserve.messages.encoding import EncodedUnit, EncodeRequest
 from unifiedserve.messages.load import EngineLoad
+from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.seen import RequestPlan, SeenInstance
 from unifiedserve.observe.live import Live
 from unifiedserve.observe.metrics import Metrics, Observed
@@ -39,6 +40,8 @@ class ServingEngine(Protocol):
     def live(self) -> Live: ...
     @property
     def observation(self) -> Observation: ...
+    @property
+    def sampling_defaults(self) -> SamplingParams: ...
     @property
     def max_model_len(self) -> int: ...
     @property

@@ -27,6 +27,14 @@ METHOD = "gguf"
 #: of vocabularies whose numbers are cut into digits, of which transformers does not know
 _SINGLE_DIGITS = ("smollm",)
 _ENDS = ("eos_token_id", "eot_token_id", "eom_token_id")
+#: recommendations of general.sampling, and what generation_config.json calls them
+_SAMPLING = {
+    "temp": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "min_p": "min_p",
+    "penalty_repeat": "repetition_penalty",
+}
 
 
 def gguf_folder(path: Path, cache: Path, mmproj: str = "") -> Path:
@@ -84,10 +92,17 @@ def _write(folder: Path, file: GGUFFile, tower: GGUFFile | None = None) -> None:
     if tower:
         config = _with_tower(folder, config, tokenizer, file, tower)
     _write_json(folder / "config.json", config | _quantization(file))
-    ends = [file.field(f"tokenizer.ggml.{key}") for key in _ENDS]
-    _write_json(folder / "generation_config.json", {"eos_token_id": sorted({end for end in ends if end is not None})})
+    _write_json(folder / "generation_config.json", _generation(file))
     beside = Table(str(tower.path), projector_of(tower), list(tower.tensors)) if tower else None
     write_table(folder, Table(str(file.path), file.architecture, list(file.tensors), beside))
+
+
+def _generation(file: GGUFFile) -> dict[str, Any]:
+    """Return the tokens that end an answer, and how the file would have tokens chosen."""
+    ends = [file.field(f"tokenizer.ggml.{key}") for key in _ENDS]
+    chosen = {name: file.field(f"general.sampling.{key}") for key, name in _SAMPLING.items()}
+    rounded = {name: round(value, 6) for name, value in chosen.items() if value is not None}  # of 32 bits
+    return {"eos_token_id": sorted({end for end in ends if end is not None}), **rounded}
 
 
 def _tokenizer(file: GGUFFile) -> Any:

@@ -17,7 +17,7 @@ async def count_tokens(chat: ChatRequest, engine: ServingEngine, fetcher: MediaF
     Raises RequestError as a chat would.
     """
     characters = sum(map(len, message_texts(chat.messages)))
-    work = await generate_request(chat, "", fetcher, tool_use(chat, engine))
+    work = await generate_request(chat, "", fetcher, tool_use(chat, engine), engine.sampling_defaults)
     if work.media:
         return (await engine.plan(work)).prompt_tokens
     limit = engine.max_model_len * CONTEXTS

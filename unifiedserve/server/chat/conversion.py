@@ -12,9 +12,11 @@ from unifiedserve.server.requests.conversation import conversation
 from unifiedserve.server.requests.sampling import engine_request, sampling_params
 
 
-async def generate_request(chat: ChatRequest, id: str, fetcher: MediaFetcher, tools: ToolUse | None) -> GenerateRequest:
+async def generate_request(
+    chat: ChatRequest, id: str, fetcher: MediaFetcher, tools: ToolUse | None, defaults: SamplingParams
+) -> GenerateRequest:
     """Return the engine's request, its media fetched; raise RequestError, before that if it can be."""
-    sampling = _sampling(chat)
+    sampling = _sampling(chat, defaults)
     wanted = _constraint(chat, tools)
     refuse_unless(
         chat.reasoning_effort in (None, "none"),
@@ -33,7 +35,7 @@ async def generate_request(chat: ChatRequest, id: str, fetcher: MediaFetcher, to
     return request
 
 
-def _sampling(chat: ChatRequest) -> SamplingParams:
+def _sampling(chat: ChatRequest, defaults: SamplingParams) -> SamplingParams:
     if None not in (chat.max_tokens, chat.max_completion_tokens):
         refuse_unless(
             chat.max_tokens == chat.max_completion_tokens,
@@ -46,7 +48,8 @@ def _sampling(chat: ChatRequest) -> SamplingParams:
         "`top_logprobs` needs `logprobs`: true.",
     )
     logprobs = (chat.top_logprobs or 0) if chat.logprobs else None
-    return sampling_params(chat, max_tokens=chat.max_completion_tokens or chat.max_tokens, logprobs=logprobs)
+    limit = chat.max_completion_tokens or chat.max_tokens
+    return sampling_params(chat, defaults, max_tokens=limit, logprobs=logprobs)
 
 
 def _constraint(chat: ChatRequest, tools: ToolUse | None) -> Constraint | None:

@@ -56,9 +56,8 @@ async def chat_work(
 ) -> tuple[GenerateRequest, ToolUse | None]:
     """Return the engine's request for a conversation, and its tools. The messages are taken out of it."""
     tools = tool_use(chat, services.engine)
-    work = await unless_disconnected(
-        request.receive, generate_request(chat, id, services.fetcher.of(caller_of(request)), tools)
-    )
+    fetcher, defaults = services.fetcher.of(caller_of(request)), services.engine.sampling_defaults
+    work = await unless_disconnected(request.receive, generate_request(chat, id, fetcher, tools, defaults))
     work.encode_nodes = encode_nodes(request)
     work.viewer = viewer_of(request, request.headers.get("x-viewer"))
     chat.messages.clear()  # media in base64 must not live as long as the answer

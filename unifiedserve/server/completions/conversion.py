@@ -22,7 +22,7 @@ async def text_requests(asked: CompletionRequest, id: str, engine: ServingEngine
 
     Raises RequestError 400 for prompts of mixed kinds, and for options that contradict each other.
     """
-    sampling = _sampling(asked)
+    sampling = _sampling(asked, engine.sampling_defaults)
     wanted = constraint(asked)
     token_ids = await encoded(asked.prompt, "prompt", engine, special=asked.add_special_tokens is not False)
     refuse_unless(
@@ -46,7 +46,7 @@ def echoes(asked: CompletionRequest, tokenizer: Any) -> list[str]:
     return [prompt if isinstance(prompt, str) else tokenizer.decode(prompt) for prompt in prompts]
 
 
-def _sampling(asked: CompletionRequest) -> SamplingParams:
+def _sampling(asked: CompletionRequest, defaults: SamplingParams) -> SamplingParams:
     shown = asked.n or 1
     best_of = asked.best_of or shown
     refuse_unless(best_of >= shown, "best_of", f"`best_of` is {best_of}, but must be at least `n`, which is {shown}.")
@@ -58,7 +58,7 @@ def _sampling(asked: CompletionRequest) -> SamplingParams:
     max_tokens = _MAX_TOKENS if asked.max_tokens is None else asked.max_tokens
     refuse_unless(max_tokens > 0 or bool(asked.echo), "max_tokens", "`max_tokens` 0 needs `echo`: nothing is left.")
     logprobs = asked.logprobs if best_of == shown else asked.logprobs or 0
-    sampling = sampling_params(asked, max_tokens=max_tokens, logprobs=logprobs)
+    sampling = sampling_params(asked, defaults, max_tokens=max_tokens, logprobs=logprobs)
     echoed = asked.logprobs if asked.echo else None
     counts = [count for count in (asked.prompt_logprobs, echoed) if count is not None]
     return msgspec.structs.replace(sampling, n=best_of, prompt_logprobs=max(counts, default=None))

@@ -16,8 +16,13 @@ _CONVERTED = {"max_tokens", "stop", "stop_token_ids", "logit_bias"}
 _SAME = set(SamplingParams.__struct_fields__) & set(GenerationOptions.__struct_fields__) - _CONVERTED
 
 
-def sampling_params(options: GenerationOptions, *, max_tokens: int | None, logprobs: int | None) -> SamplingParams:
-    """Return the sampling parameters; raise RequestError 400 for values out of range or that contradict each other."""
+def sampling_params(
+    options: GenerationOptions, defaults: SamplingParams, *, max_tokens: int | None, logprobs: int | None
+) -> SamplingParams:
+    """Return the sampling parameters of a request: what it does not name is as in `defaults`.
+
+    Raises RequestError 400 for values out of range or that contradict each other.
+    """
     refuse_unless(
         bool(options.stream) or not _wants(options.stream_options),
         "stream_options",
@@ -31,7 +36,8 @@ def sampling_params(options: GenerationOptions, *, max_tokens: int | None, logpr
     given = {name: value for name in _SAME if (value := getattr(options, name)) is not None}
     if options.top_p == 0:
         given |= {"top_p": 1.0, "temperature": 0.0}
-    params = SamplingParams(
+    params = msgspec.structs.replace(
+        defaults,
         **given,
         max_tokens=max_tokens,
         stop=(options.stop,) if isinstance(options.stop, str) else tuple(options.stop or ()),

@@ -8,6 +8,7 @@ import msgspec
 
 from unifiedserve.errors import RequestError
 from unifiedserve.messages.api import Delta
+from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.server.chat.objects import ChunkDelta, ToolCallDelta
 from unifiedserve.server.chat.reply import Reply
 from unifiedserve.server.errors import status_of
@@ -45,6 +46,7 @@ class ResponsesReply:
         id: str,
         stem: str,
         model: str,
+        defaults: SamplingParams,
         chat: Reply,
         store: Callable[[ResponseObject], None] | None,
     ) -> None:
@@ -61,10 +63,10 @@ class ResponsesReply:
             max_output_tokens=asked.max_output_tokens,
             metadata=asked.metadata or {},
             parallel_tool_calls=asked.parallel_tool_calls is not False,
-            temperature=1.0 if asked.temperature is None else asked.temperature,
+            temperature=defaults.temperature if asked.temperature is None else asked.temperature,
             tool_choice=asked.tool_choice or "auto",
             tools=asked.tools or [],
-            top_p=1.0 if asked.top_p is None else asked.top_p,
+            top_p=defaults.top_p if asked.top_p is None else asked.top_p,
             text=asked.text or {"format": {"type": "text"}},
             previous_response_id=asked.previous_response_id,
             store=store is not None,

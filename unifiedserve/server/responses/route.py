@@ -82,7 +82,8 @@ async def _begin(services: Services, request: Request) -> _Begun:
         finish = partial(store.finish, id, exchange, caller)
     asked.input = ""
     stem = stem_of(id) if stored else resumable_stem(id) if wants_marks(request) else new_stem()
-    reply = ResponsesReply(asked, id, stem, services.engine.model_name, chat_reply, finish)
+    engine = services.engine
+    reply = ResponsesReply(asked, id, stem, engine.model_name, engine.sampling_defaults, chat_reply, finish)
     return _Begun(id, naming_in(deltas, names), reply, bool(asked.stream), asked.resume is not None)
 
 
