@@ -18,7 +18,7 @@ from unifiedserve.user_cache import cache_folder
 
 
 class Checkpoint(NamedTuple):
-    """Hold a checkpoint's directory, its prompt and media side, and what requests get that name no sampling."""
+    """Hold a checkpoint's directory, its prompt and media side, and its sampling defaults."""
 
     folder: Path
     processor: Processor

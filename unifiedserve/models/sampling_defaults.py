@@ -25,7 +25,7 @@ class _Recommended(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sampling_defaults(model_dir: Path, options: CheckpointOptions) -> SamplingParams:
-    """Return the parameters of a request that names none, by the options and the checkpoint in `model_dir`.
+    """Return the parameters of a request that names none, by the options and `model_dir`.
 
     Raises ConfigError for a file that is not there, and for values out of range.
     """

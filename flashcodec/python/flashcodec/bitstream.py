@@ -90,14 +90,17 @@ class Plan:
 
     @property
     def packets_needed(self) -> int:
+        """Return how many packets are decoded: of the frames, and of those that they refer to."""
         return sum(segment.packets_needed for segment in self.segments)
 
     @property
     def packets_skipped(self) -> int:
+        """Return how many packets are read on the way, but not decoded."""
         return sum(segment.packets_skipped for segment in self.segments)
 
     @property
     def packets_unread(self) -> int:
+        """Return how many packets of the stream are not read at all."""
         return self.packets_total - self.packets_needed - self.packets_skipped
 
     @property
@@ -159,14 +162,17 @@ class Bitstream:
 
     @property
     def num_frames(self) -> int:
+        """Return how many frames the stream shows."""
         return self.core.num_frames
 
     @property
     def width(self) -> int:
+        """Return the pixels of a row, as the stream's header has them."""
         return self.core.metadata.width
 
     @property
     def height(self) -> int:
+        """Return the rows of a frame, as the stream's header has them."""
         return self.core.metadata.height
 
     @cached_property
@@ -191,6 +197,7 @@ class Bitstream:
 
     @cached_property
     def gops(self) -> list[Gop]:
+        """Return the groups of pictures, each decodable by itself, in the order of packets."""
         return [Gop(*gop) for gop in self.core.gops()]
 
     @cached_property
@@ -200,6 +207,7 @@ class Bitstream:
 
     @cached_property
     def metadata(self) -> VideoStreamMetadata:
+        """Return what TorchCodec's decoder tells of a stream."""
         header = self.core.metadata
         begin, end = float(self.pts_seconds[0]), self.end_seconds
         ratio = header.pixel_aspect_ratio

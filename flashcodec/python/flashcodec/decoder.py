@@ -96,6 +96,7 @@ class Decoder(ABC, Generic[ArrayT, FrameT, BatchT]):
 
     @property
     def on_error(self) -> OnError:
+        """Return what becomes of frames that cannot be decoded."""
         return self._open_reader.on_error
 
     def close(self) -> None:
