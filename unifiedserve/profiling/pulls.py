@@ -16,7 +16,7 @@ async def measure_pulls(asker: Asker, works: Sequence[Work], page_bytes: Mapping
     """Return the costs of reads and of their pages, `page_bytes` each. The server's stages have own memories."""
     spans: list[Span] = []
     for work in works:
-        for _ in range(effort.repeats):
+        for _ in effort.rounds():
             spans += await asker.spans(await asker.ask(work))
     return pull_costs(spans, page_bytes)
 

@@ -58,7 +58,7 @@ async def _prefill(asker: Asker, sizes: Sequence[int], effort: Effort, step: Ste
     passes, around, messages = Samples(), [], []
     for tokens in sizes:
         step(f"prefill of {tokens} tokens")
-        for _ in range(effort.repeats):
+        for _ in effort.rounds():
             asked = await asker.ask(Work(tokens, 2))
             trace = await asker.spans(asked)
             spans = named(trace, Stage.PREFILL)
@@ -90,7 +90,7 @@ async def _decode(asker: Asker, longest: int, effort: Effort, step: Step) -> Fou
         if context + effort.answer > longest:
             continue
         step(f"decoding {batch} sequences of {context} tokens")
-        for _ in range(effort.repeats):
+        for _ in effort.rounds():
             asked = await asyncio.gather(*(asker.ask(Work(context, effort.answer)) for _ in range(batch)))
             traces = [await asker.spans(each) for each in asked]
             alone = max(named(trace, Stage.PREFILL)[-1].end for trace in traces)
@@ -113,7 +113,7 @@ async def _encode(asker: Asker, media: Media, effort: Effort, step: Step) -> Fou
     batches, decoded = Samples(), []
     for pixels in effort.pixels:
         step(f"encoding an image of {pixels} pixels")
-        for _ in range(effort.repeats):
+        for _ in effort.rounds():
             trace = await asker.spans(await asker.ask(Work(_TEXT, 1, media.image, pixels=pixels)))
             for span in named(trace, Stage.ENCODE):
                 batches.add([1, span.tokens], span.seconds)
@@ -129,8 +129,8 @@ async def _video(
     """Measure a lone video, then one beside a stream: decode takes half of the cores from the encoder, which waits."""
     around, analyses, cores, steps, shares = [], [], [], [], []
     whole = StageCosts(video_second=1.0, gop_seconds=media.gop_seconds).video(media.video_seconds, video.frames)
-    for number in range(effort.repeats):
-        step(f"a video alone and beside a stream, {number + 1} of {effort.repeats}")
+    for number in effort.rounds():
+        step(f"a video alone and beside a stream, {number + 1} of {effort.repeats} at most")
         asked = await asker.ask(video)
         spans = await asker.spans(asked)
         queue, units = named(spans, Stage.VISION, "queue")[0], named(spans, Stage.VISION)
