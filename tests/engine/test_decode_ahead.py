@@ -31,6 +31,8 @@ KINDS = {
     "truncated": SamplingParams(temperature=1.5, top_p=0.97, seed=2, max_tokens=20),
     "scored": SamplingParams(temperature=0.8, top_k=7, seed=3, max_tokens=6, logprobs=2),
     "no end too early": SamplingParams(temperature=1.0, seed=4, min_tokens=5, max_tokens=30, stop_token_ids=SOON),
+    "not the same again": SamplingParams(temperature=0, repetition_penalty=1.7, max_tokens=24),
+    "rarely the same again": SamplingParams(temperature=0.7, repetition_penalty=1.3, top_p=0.9, seed=7, max_tokens=16),
     "one token": SamplingParams(temperature=0, max_tokens=1),
 }
 FOLLOWING = {

@@ -129,6 +129,11 @@ class SamplingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.penalised or self.grammar is not None
 
     @property
+    def waits(self) -> bool:
+        """Tell whether the host must know an answer's last token before the next one can be drawn."""
+        return self.grammar is not None or self.presence_penalty != 0 or self.frequency_penalty != 0
+
+    @property
     def truncated(self) -> bool:
         return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
 

@@ -12,6 +12,14 @@ import torch
 from torch import Tensor
 
 from unifiedserve.messages.sampling_params import SamplingParams
+from unifiedserve.sampling.seen import Seen
+
+
+class Pending(NamedTuple):
+    """Hold the last tokens of some rows' histories, int64 [n], which a device has drawn and the host does not know."""
+
+    rows: Sequence[int]
+    tokens: Tensor
 
 
 class _Change(NamedTuple):
@@ -29,8 +37,10 @@ def adjust(
     indices: Sequence[int],
     eos_token_ids: Sequence[int],
     allowed: Mapping[int, Tensor],
+    seen: Mapping[int, Tensor],
+    pending: Pending | None = None,
 ) -> Tensor:
-    """Return the logits [B, vocab] after all of it; the same tensor if no request has any. See `sample`."""
+    """Return the logits [B, vocab] after all of it; the same tensor if no request has any. See `Draw`."""
     of_all = zip(range(len(params)), params, histories, indices, strict=True)
     rows = [row for row in of_all if row[1].logit_bias or row[1].penalised or row[3] < row[1].min_tokens]
     if not (rows or allowed):
@@ -41,10 +51,15 @@ def adjust(
         for row, p, _, index in rows
         if (bias := p.logit_bias | _bans(p, index, eos_token_ids, allowed.get(row), vocab))
     ]
-    repetitions = [_repetition(row, p, seen, vocab) for row, p, seen, _ in rows if p.repetition_penalty != 1]
+    repetitions = [
+        _Change(row, tokens, torch.full(tokens.shape, p.repetition_penalty))
+        for row, p, history, _ in rows
+        if p.repetition_penalty != 1
+        for tokens in [seen[row] if row in seen else Seen(vocab).tokens(history)]
+    ]
     counted = [
-        _counted(row, p, seen[len(seen) - index :])
-        for row, p, seen, index in rows
+        _counted(row, p, history[len(history) - index :])
+        for row, p, history, index in rows
         if index and (p.presence_penalty or p.frequency_penalty)
     ]
     if not (allowed or biases or repetitions or counted):
@@ -57,9 +72,7 @@ def adjust(
         places, numbers = _upload(biases, adjusted)
         flat[places] += numbers
     if repetitions:
-        places, numbers = _upload(repetitions, adjusted)
-        values = flat[places]
-        flat[places] = torch.where(values > 0, values / numbers, values * numbers)
+        _penalise_repetition(adjusted, repetitions, params, pending)
     if counted:
         places, numbers = _upload(counted, adjusted)
         flat[places] -= numbers
@@ -78,11 +91,23 @@ def _bans(
     return dict.fromkeys(ends, -math.inf) if left > banned else {}
 
 
-def _repetition(row: int, params: SamplingParams, history: Sequence[int], vocab: int) -> _Change:
-    """Penalise as CTRL does (arXiv:1909.05858 §4.1): positive logits are divided, others multiplied."""
-    seen = torch.tensor(history, dtype=torch.int64)
-    tokens = torch.unique(seen[seen < vocab])  # a prompt's tokens for media may have no logits
-    return _Change(row, tokens, torch.full(tokens.shape, params.repetition_penalty))
+def _penalise_repetition(
+    logits: Tensor, changes: Sequence[_Change], params: Sequence[SamplingParams], pending: Pending | None
+) -> None:
+    """Penalise as CTRL does (arXiv:1909.05858 §4.1): positive logits are divided, others multiplied.
+
+    A pending token may be among those that the host knows: it is written twice then, with the same value.
+    """
+    flat = logits.view(-1)
+    places, numbers = _upload(changes, logits)
+    if pending:
+        rows = torch.tensor(pending.rows).to(logits.device, non_blocking=True)
+        own = torch.tensor([params[row].repetition_penalty for row in pending.rows])
+        tokens = pending.tokens.clamp(min=0)  # of a row that is void, if it has not been decided
+        places = torch.cat((places, rows * logits.shape[1] + tokens))
+        numbers = torch.cat((numbers, own.to(logits.device, non_blocking=True)))
+    values = flat[places]
+    flat[places] = torch.where(values > 0, values / numbers, values * numbers)
 
 
 def _counted(row: int, params: SamplingParams, output: Sequence[int]) -> _Change:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from unifiedserve.messages.sampling_params import CANDIDATES, MAX_LOGPROBS, SEED_LIMIT, SamplingParams
-from unifiedserve.sampling.adjust import adjust
+from unifiedserve.sampling.adjust import Pending, adjust
 from unifiedserve.sampling.pick import Pick, pick_one_of_few
 
 _ROWS = 16  # whose whole vocabulary is worked on at a time: more would take much fresh memory
@@ -57,8 +57,9 @@ class Draw:
 
     tokens   int64 [B], on the device of the logits; below 0 where the host has yet to decide: `finish` does
 
-    A history is looked at only if its request's parameters `follow` it. With `keep` the logits may be overwritten
-    before the end.
+    A history is looked at only if its request's parameters `follow` it. `seen[i]` are the distinct tokens of history i,
+    int64 [n] on the host; others are found out. The last tokens of some histories may be `pending`: these lack them,
+    and their requests do not `wait` for them. With `keep` the logits may be overwritten before the end.
     """
 
     def __init__(
@@ -70,12 +71,14 @@ class Draw:
         eos_token_ids: Sequence[int] = (),
         allowed: Mapping[int, Tensor] | None = None,
         *,
+        seen: Mapping[int, Tensor] | None = None,
+        pending: Pending | None = None,
         keep: bool = False,
     ) -> None:
         if keep and any(p.logprobs is not None or p.truncated for p in params):
             logits = logits.clone()
         self._logits, self._params, self._indices = logits, params, indices
-        self._adjusted = adjust(logits, params, histories, indices, eos_token_ids, allowed or {})
+        self._adjusted = adjust(logits, params, histories, indices, eos_token_ids, allowed or {}, seen or {}, pending)
         self.tokens = _choose(self._adjusted, params, indices)
 
     def finish(self, tokens: list[int]) -> list[SampledToken]:

@@ -10,10 +10,12 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
 
 from unifiedserve.device import Decoder, DecodeRow, DecodeStep
 from unifiedserve.messages.wire import Token
+from unifiedserve.sampling.adjust import Pending
 from unifiedserve.worker.language.sampler import Drawing, Key, Sampler
 from unifiedserve.worker.language.sequence import Sequence
 
@@ -72,8 +74,8 @@ class DecodeAhead:
         """
         if not self._flights:
             return False
-        following = {key for key, sequence in sequences.items() if sequence.sampling.follows}
-        return self._scattered(sequences) or not following.isdisjoint(self.pending)
+        waiting = {key for key, sequence in sequences.items() if sequence.sampling.waits}
+        return self._scattered(sequences) or not waiting.isdisjoint(self.pending)
 
     def launch(self, sequences: dict[Key, Sequence]) -> None:
         """Launch the next step of these, at least one; their pages have room for it."""
@@ -85,7 +87,8 @@ class DecodeAhead:
         indices = [row.length + 1 - sequence.num_prompt for row, sequence in zip(rows, several, strict=True)]
 
         def draw(logits: Tensor) -> Tensor:
-            drawing.append(self._sampler.draw(several, logits, indices, keep=True))
+            pending = self._pending_tokens(sequences)
+            drawing.append(self._sampler.draw(several, logits, indices, pending=pending, keep=True))
             return drawing[0].draw.tokens
 
         launched, eager_steps = time.monotonic(), self._decoder.eager_steps
@@ -123,6 +126,21 @@ class DecodeAhead:
         """Return when no step uses any page; their tokens are still to be collected."""
         for flight in self._flights:
             flight.step.wait()
+
+    def _pending_tokens(self, sequences: Mapping[Key, Sequence]) -> Pending | None:
+        """Return the last tokens of those sequences that need them and whose are on their way; None if none does."""
+        rows = {
+            key: row
+            for row, (key, sequence) in enumerate(sequences.items())
+            if key in self.pending and sequence.sampling.follows
+        }
+        if not rows:
+            return None
+        newest = self._flights[-1]
+        drawn = newest.drawing.draw.tokens
+        places = {key: place for place, key in enumerate(newest.sequences)}
+        own = torch.tensor([places[key] for key in rows]).to(drawn.device, non_blocking=True)
+        return Pending(list(rows.values()), drawn[own])
 
     def _scattered(self, sequences: Collection[Key]) -> bool:
         rows = max(self._rows.values(), default=0) + 1

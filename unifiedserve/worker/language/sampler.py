@@ -7,8 +7,10 @@ import torch
 from torch import Tensor
 
 from unifiedserve.messages.wire import Token
+from unifiedserve.sampling.adjust import Pending
 from unifiedserve.sampling.grammar import GrammarError, Grammars, Matcher
 from unifiedserve.sampling.sample import Draw, SampledToken
+from unifiedserve.sampling.seen import Seen
 from unifiedserve.worker.language.sequence import Sequence
 
 Key = tuple[int, int]
@@ -24,13 +26,14 @@ class Drawing(NamedTuple):
 class Sampler:
     """Sample tokens, within the grammar of those sequences that have one.
 
-    A matcher only caches what follows from the grammar and the tokens: a missing one is made again.
+    Matchers, and which tokens were seen, only cache what follows from grammars and tokens: missing ones are made again.
     """
 
     def __init__(self, grammars: Grammars, eos_token_ids: tuple[int, ...]) -> None:
         self._grammars = grammars
         self._eos = eos_token_ids
         self._matchers: dict[Key, Matcher] = {}
+        self._seen: dict[Key, Seen] = {}
 
     def next_tokens(
         self, sequences: list[Sequence], logits: Tensor, drafts: list[list[int]] | None = None
@@ -53,7 +56,7 @@ class Sampler:
             [s for s, _ in places],
             logits,
             [s.num_generated + len(before) for s, before in places],
-            [s.token_ids + before if before and s.sampling.follows else s.token_ids for s, before in places],
+            [before for _, before in places],
         )
         sampled = drawing.draw.finish(drawing.draw.tokens.tolist())
         tokens: list[Token] = []
@@ -69,17 +72,38 @@ class Sampler:
         sequences: list[Sequence],
         logits: Tensor,
         indices: list[int],
-        histories: list[list[int]] | None = None,
+        drafted: list[list[int]] | None = None,
         *,
+        pending: Pending | None = None,
         keep: bool = False,
     ) -> Drawing:
-        """Begin to draw each sequence's generated token of that number. It is the next one if its parameters `follow`.
+        """Begin to draw each sequence's generated token of that number.
 
-        Histories are the sequences' own unless others are given.
+        It is the next one if its parameters `follow`, behind what is `drafted` of it or the one that is `pending`.
         """
-        allowed, errors = self._allowed(sequences, logits.shape[1])
-        params, histories = [s.sampling for s in sequences], histories or [s.token_ids for s in sequences]
-        return Drawing(Draw(logits, params, histories, indices, self._eos, allowed, keep=keep), errors)
+        drafted, vocab = drafted or [[] for _ in sequences], logits.shape[1]
+        allowed, errors = self._allowed(sequences, vocab)
+        histories = [
+            s.token_ids + before if before and s.sampling.follows else s.token_ids
+            for s, before in zip(sequences, drafted, strict=True)
+        ]
+        seen = {
+            row: self._seen.setdefault(s.key, Seen(vocab)).tokens(s.token_ids, before)
+            for row, (s, before) in enumerate(zip(sequences, drafted, strict=True))
+            if s.sampling.repetition_penalty != 1
+        }
+        draw = Draw(
+            logits,
+            [s.sampling for s in sequences],
+            histories,
+            indices,
+            self._eos,
+            allowed,
+            seen=seen,
+            pending=pending,
+            keep=keep,
+        )
+        return Drawing(draw, errors)
 
     def append(self, sequence: Sequence, sampled: SampledToken, error: str | None = None) -> Token:
         """Add what was drawn to a sequence; an `error` ends it."""
@@ -103,6 +127,7 @@ class Sampler:
     def forget(self, key: Key) -> None:
         """Drop what is cached for a sequence that has ended here."""
         self._matchers.pop(key, None)
+        self._seen.pop(key, None)
 
     def _allowed(self, sequences: list[Sequence], vocabulary: int) -> tuple[dict[int, Tensor], dict[int, str]]:
         """Return bool [vocabulary] of each row that has a grammar; and why the grammars of others failed, by row."""
