@@ -77,7 +77,11 @@ def test_values_over_the_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("generation", "options", "message"),
     [
-        ({"top_p": 7}, {}, r"generation_config\.json: top_p: expected .*<= 1\.0; --generation-config none leaves it out"),
+        (
+            {"top_p": 7},
+            {},
+            r"generation_config\.json: top_p: expected .*<= 1\.0; --generation-config none leaves it out",
+        ),
         ({"temperature": "warm"}, {}, "temperature: expected"),
         ([1], {}, "expected a JSON object"),
         (None, {"generation_config": "nowhere"}, r"nowhere/generation_config\.json: no such file"),

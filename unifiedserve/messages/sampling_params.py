@@ -130,7 +130,7 @@ class SamplingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def waits(self) -> bool:
-        """Tell whether the host must know an answer's last token before the next one can be drawn."""
+        """Tell whether the host must know the last token before it draws another."""
         return self.grammar is not None or self.presence_penalty != 0 or self.frequency_penalty != 0
 
     @property

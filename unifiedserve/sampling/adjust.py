@@ -16,7 +16,10 @@ from unifiedserve.sampling.seen import Seen
 
 
 class Pending(NamedTuple):
-    """Hold the last tokens of some rows' histories, int64 [n], which a device has drawn and the host does not know."""
+    """Hold the last tokens of some rows, int64 [n], on their device.
+
+    The host does not know them yet: the rows' histories lack them.
+    """
 
     rows: Sequence[int]
     tokens: Tensor

@@ -128,7 +128,7 @@ class DecodeAhead:
             flight.step.wait()
 
     def _pending_tokens(self, sequences: Mapping[Key, Sequence]) -> Pending | None:
-        """Return the last tokens of those sequences that need them and whose are on their way; None if none does."""
+        """Return last tokens on their way that penalties need; None if none does."""
         rows = {
             key: row
             for row, (key, sequence) in enumerate(sequences.items())
