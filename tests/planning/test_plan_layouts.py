@@ -3,9 +3,15 @@
 from collections import Counter
 
 import pytest
+from planned_cases import gpus, requests
 
+from unifiedserve.bench.slo import Slo
 from unifiedserve.placement import Stage, read_placement
+from unifiedserve.placement.parts import Part, split_parts
+from unifiedserve.planning import candidates
+from unifiedserve.planning.case import Case
 from unifiedserve.planning.layouts import layouts
+from unifiedserve.planning.space import Space
 from unifiedserve.profiles import DeviceSize
 
 
@@ -37,3 +43,15 @@ def test_methods_of_the_papers() -> None:
     assert "v@cuda:0+ep@cuda:0+d@cuda:1" in placements  # EP+D
     assert "v@cuda:0+ed@cuda:0+p@cuda:1" in placements  # ED+P
     assert "v@cuda:0+epd@cuda:0+v@cuda:1+epd@cuda:1" in placements  # general instances
+
+
+def test_a_placement_is_read_once_however_many_requests_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts: list[str] = []
+
+    def split(text: str) -> list[Part]:
+        texts.append(text)
+        return split_parts(text)
+
+    monkeypatch.setattr(candidates, "split_parts", split)
+    Space(Case(gpus(), requests(40), Slo(ttft=1.0, tbt=0.2), frames=4), 7, "goodput")
+    assert len(texts) == len(set(texts)) == len(layouts(gpus().device, 7))

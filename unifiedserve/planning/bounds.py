@@ -4,6 +4,7 @@ All work of the requests that hold their targets has to be done by the last of t
 its stages. That goes for each set of stages: devices that host none of them cannot help.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain, combinations, product
 from math import ceil, inf
@@ -93,9 +94,8 @@ def _capacity(stages: frozenset[Stage], placement: Placement, candidate: Candida
     if stages == {Stage.VISION}:
         return sum(any(Stage.VISION in each.stages for each in group) for group in groups.values())
     dual = candidate.runs_dual(profile.device.kind)
-    return sum(
-        _of_device(stages, tuple(tuple(each.stages) for each in group), dual, profile) for group in groups.values()
-    )
+    alike = Counter(tuple(tuple(each.stages) for each in group) for group in groups.values())
+    return sum(count * _of_device(stages, hosted, dual, profile) for hosted, count in alike.items())
 
 
 def _of_device(

@@ -57,15 +57,20 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
         return len(homes) > len(set(homes))
 
     @property
-    def parts(self) -> list[Part]:
+    def parts(self) -> tuple[Part, ...]:
         """Return the parts of the placement."""
-        return split_parts(self.placement)
+        return _parts(self.placement)
 
     @property
     def options(self) -> dict[str, Any]:
         """Return the options of `unifiedserve serve` that differ from the defaults, but for the placement."""
         ours = ("order", "prefill_chunk_tokens", "encode_budget_tokens", "max_running", "irp", "dual_streams")
         return EngineConfig.of(**{name: getattr(self, name) for name in ours}).given
+
+
+@cache
+def _parts(text: str) -> tuple[Part, ...]:
+    return tuple(split_parts(text))
 
 
 @cache
