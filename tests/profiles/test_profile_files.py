@@ -17,6 +17,7 @@ from unifiedserve.profiles import (
     DeviceSize,
     HardwareProfile,
     ModelSizes,
+    check_file,
     hardware_name,
     keep_profile,
     read_profile,
@@ -64,7 +65,10 @@ profiles = st.builds(
     model=names,
     hardware=names,
     versions=st.dictionaries(names, names, max_size=2),
-    device=st.builds(DeviceSize, kind=st.sampled_from(["cpu", "cuda"]), cores=st.integers(0, 512)),
+    device=st.one_of(
+        st.builds(DeviceSize, kind=st.just("cpu"), cores=st.integers(1, 512)),
+        st.builds(DeviceSize, kind=st.just("cuda"), cores=st.integers(0, 512)),
+    ),
     model_sizes=st.builds(ModelSizes, frame_tokens=seconds, kv_token_bytes=st.integers(0, 2**40)),
     costs=costs,
     interference=st.dictionaries(st.sampled_from(Stage), factors),
@@ -104,6 +108,11 @@ def test_a_profile_written_by_hand(tmp_path: Path) -> None:
         ("decode_pass = 0.0105", "image = nan", "costs.image is nan"),
         ("encode = 1.35", "encode = 0.7", "interference.decode.encode is 0.7"),
         ("encode = 1.35", "audio = 1.35", "audio"),
+        ('kind = "cuda"', 'kind = "cpu"', "device.cores is 0, which must be 1 or more"),
+        ("memory_gib = 80", "memory_gib = inf", "device.memory_gib is inf"),
+        ("frame_tokens = 66", "frame_tokens = inf", "model_sizes.frame_tokens is inf"),
+        ("language = 14.2", "language = inf", "model_sizes.weights_gib.language is inf"),
+        ("decode_pass = 0.0105", "gop_seconds = 0", "costs.gop_seconds is 0"),
         ("[costs]", "[costs", "no TOML"),
         ("format = 1", "\udc80", "no TOML"),
     ],
@@ -124,6 +133,11 @@ def test_files_that_cannot_be_read_or_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="cannot be written"):
         write_profile(tmp_path / "file" / "profile.toml", PROFILE)
+    for place in (tmp_path / "file" / "profile.toml", tmp_path):
+        with pytest.raises(ConfigError, match="cannot be written"):
+            check_file(place)
+    check_file(tmp_path / "new" / "profile.toml")
+    assert not (tmp_path / "new").exists()
 
 
 def test_another_model_or_other_hardware_is_refused_with_both_names() -> None:

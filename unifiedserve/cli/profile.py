@@ -11,7 +11,7 @@ from rich.table import Table
 from unifiedserve.cli.measured_servers import Measurement, measured
 from unifiedserve.config import EngineConfig
 from unifiedserve.errors import ConfigError
-from unifiedserve.profiles import HardwareProfile, check_store, keep_profile, write_profile
+from unifiedserve.profiles import HardwareProfile, check_file, check_store, keep_profile, write_profile
 from unifiedserve.profiling.effort import FULL, QUICK
 from unifiedserve.profiling.load import OtherLoad, share_now
 from unifiedserve.profiling.media import IMAGE, VIDEO, Media
@@ -40,6 +40,8 @@ def run(config: EngineConfig, wishes: Wishes, console: Console) -> None:
     media = Media.of(wishes.image or IMAGE, wishes.video or VIDEO)
     if wishes.out is None:
         check_store()
+    else:
+        check_file(wishes.out)
     if (share := share_now()) > _TOO_BUSY and not wishes.despite_load:
         raise ConfigError(f"other programs take {share:.0%} of the cores: end them first, or give --despite-load")
     subject, load = Subject.of(config), OtherLoad()
@@ -54,13 +56,13 @@ def run(config: EngineConfig, wishes: Wishes, console: Console) -> None:
 
 
 def _keep(console: Console, profile: HardwareProfile, out: Path | None) -> None:
+    try:
+        console.print(f"kept for plan in {keep_profile(profile)}", highlight=False, markup=False, soft_wrap=True)
+    except ConfigError as error:
+        console.print(f"not kept for plan: {error}", style="yellow", highlight=False, markup=False, soft_wrap=True)
     if out is not None:
         write_profile(out, profile)
-        console.print(f"written to {out}", highlight=False, soft_wrap=True)
-    try:
-        console.print(f"kept for plan in {keep_profile(profile)}", highlight=False, soft_wrap=True)
-    except ConfigError as error:
-        console.print(f"[yellow]not kept for plan: {error}[/]", highlight=False, soft_wrap=True)
+        console.print(f"written to {out}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _warn(console: Console, profile: HardwareProfile, share: float) -> None:

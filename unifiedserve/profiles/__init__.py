@@ -1,6 +1,6 @@
 """Describe what one device does with one model: measured here, or written by hand from a paper. Kept as TOML."""
 
-from unifiedserve.profiles.files import read_profile, write_profile
+from unifiedserve.profiles.files import check_file, read_profile, write_profile
 from unifiedserve.profiles.hardware import hardware_name, versions_here
 from unifiedserve.profiles.hardware_profile import DeviceSize, HardwareProfile, ModelSizes
 from unifiedserve.profiles.steps import steps_of
@@ -10,6 +10,7 @@ __all__ = [
     "DeviceSize",
     "HardwareProfile",
     "ModelSizes",
+    "check_file",
     "check_store",
     "hardware_name",
     "keep_profile",

@@ -22,6 +22,13 @@ def read_profile(path: Path) -> HardwareProfile:
         raise ConfigError(f"{path}: no TOML: {error}") from error
 
 
+def check_file(path: Path) -> None:
+    """Raise ConfigError if `write_profile` could not write the file."""
+    folder = next(each for each in path.absolute().parents if each.exists())
+    if path.is_dir() or not (folder.is_dir() and os.access(folder, os.W_OK)):
+        raise ConfigError(f"{path}: a profile cannot be written here: give another file")
+
+
 def write_profile(path: Path, profile: HardwareProfile) -> None:
     """Write a profile, whole or not at all. Raises ConfigError if the file cannot be written."""
     own = path.with_name(f".{path.name}.{os.getpid()}")

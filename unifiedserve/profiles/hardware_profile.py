@@ -81,9 +81,14 @@ class HardwareProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     def _bounds(self) -> Iterator[tuple[str, float, float]]:
         """Yield the name and value of each number, with the least that it can be."""
-        least = {"half": 1.0, "encoder_layers": 1.0}
+        least = {"half": 1.0, "encoder_layers": 1.0, "gop_seconds": 0.001}
         for name, value in msgspec.structs.asdict(self.costs).items():
             yield f"costs.{name}", value, least.get(name, 0.0)
         for stage, row in self.interference.items():
             for other, value in row.items():
                 yield f"interference.{stage}.{other}", value, 1.0
+        yield "device.cores", self.device.cores, float(self.device.kind == "cpu")
+        yield "device.memory_gib", self.device.memory_gib, 0.0
+        yield "model_sizes.frame_tokens", self.model_sizes.frame_tokens, 0.0
+        for network, size in self.model_sizes.weights_gib.items():
+            yield f"model_sizes.weights_gib.{network}", size, 0.0
