@@ -1,5 +1,6 @@
 """`unifiedserve plan`: its JSON and its files, and one line for each mistake."""
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -59,6 +60,9 @@ def test_targets_that_nothing_meets_end_with_1(failed: Failed, profile_file: str
         (["--slo-ttft-per-video-second", "1"], ["add to --slo-ttft"]),
         ([], ["goodput needs targets"]),
         (["--slo-ttft", "0"], ["--slo-ttft"]),
+        (["--slo-tbt", "inf"], ["--slo-tbt inf", "finite"]),
+        (["--slo-ttft", "1", "--cv", "inf"], ["--cv"]),
+        (["--slo-ttft", "1", "--cv", "1e-200"], ["--cv"]),
         (["--slo-ttft", "1", "--model", "another"], ["is of the model tiny, not of another"]),
         (["--slo-ttft", "1", "--trace", "no-such-trace"], ["no such file", "mixed"]),
         (["--slo-ttft", "1", "--trace", "text"], ["no images and no videos", "NumImages", "--texts-only"]),
@@ -68,6 +72,23 @@ def test_mistakes(error_of: Callable[..., str], profile_file: str, arguments: li
     line = error_of("plan", "--profile", profile_file, "--trials", "1", *arguments)
     for word in words:
         assert word in line
+
+
+def test_a_folder_that_cannot_be_written_ends_before_the_search(
+    error_of: Callable[..., str], profile_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("unifiedserve.cli.plan.make_plan", lambda *_, **__: pytest.fail("it has searched"))
+    line = error_of("plan", "--profile", profile_file, *SMALL, "--out", f"{profile_file}/plan")
+    assert "cannot be written" in line
+    assert "--out" in line
+
+
+def test_the_command_serves_from_any_folder(failed: Failed, profile_file: str, tmp_path: Path) -> None:
+    folder = tmp_path / "a [/plan] of mine"
+    code, out, _ = failed("plan", "--profile", profile_file, *SMALL, "--out", str(folder))
+    assert code == 0
+    words = shlex.split(out.splitlines()[-1])
+    assert words[:4] == ["unifiedserve", "serve", "--placement", str(folder / "placement.toml")]
 
 
 @pytest.mark.long

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import isinf
 from pathlib import Path
 from time import monotonic
 
@@ -14,7 +15,7 @@ from unifiedserve.bench.slo import Slo
 from unifiedserve.config import EngineConfig
 from unifiedserve.errors import ConfigError
 from unifiedserve.planning.case import Case
-from unifiedserve.planning.files import command, write
+from unifiedserve.planning.files import check_folder, command, write
 from unifiedserve.planning.options import PlanOptions
 from unifiedserve.planning.plan import Plan
 from unifiedserve.planning.planner import check, make_plan
@@ -32,6 +33,7 @@ def run(asked: PlanOptions) -> int:
     Raises ConfigError for what cannot be planned.
     """
     console = Console(stderr=asked.json)
+    _check(asked)
     workload = read_workload(asked.trace, asked.requests, asked.seed, asked.cv, texts_only=asked.texts_only)
     case = Case(_profile(asked), workload, _slo(asked), asked.frames)
     check(case, asked.devices, asked.objective)
@@ -45,16 +47,26 @@ def run(asked: PlanOptions) -> int:
     return _OK if made.choices and not made.interrupted else _INCOMPLETE
 
 
+def _check(asked: PlanOptions) -> None:
+    """Raise ConfigError for numbers that are infinite, and for a folder that could not be written."""
+    for name in ("slo_ttft", "slo_tbt", "slo_ttft_per_video_second", "slo_ttft_per_prompt_token", "device_cost"):
+        if isinf(1000 * (getattr(asked, name) or 0.0)):
+            raise ConfigError(f"--{name.replace('_', '-')} {getattr(asked, name):g}: must be a finite number")
+    if asked.out:
+        check_folder(Path(asked.out))
+
+
 def _report(made: Plan, asked: PlanOptions, console: Console) -> None:
-    written = write(made, Path(asked.out)) if asked.out and made.choices else []
     if asked.json:
         print(msgspec.json.format(msgspec.json.encode(made)).decode())
+    else:
+        show(made, console)
+    written = write(made, Path(asked.out)) if asked.out and made.choices else []
+    if not written or asked.json:
         return
-    show(made, console)
     for path in written:
-        console.print(f"written: {path}", style="dim", highlight=False)
-    if written:
-        console.print(command(made.choices[0], asked.model, written[0]), highlight=False, soft_wrap=True)
+        console.print(f"written: {path}", style="dim", highlight=False, markup=False)
+    console.print(command(made.choices[0], asked.model, written[0]), highlight=False, markup=False, soft_wrap=True)
 
 
 def _slo(asked: PlanOptions) -> Slo:

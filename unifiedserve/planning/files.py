@@ -1,5 +1,7 @@
 """Write the files of a plan: the placement for `serve`, all of it as JSON, and a picture."""
 
+import os
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,13 @@ from unifiedserve.planning.explanation import limit
 from unifiedserve.planning.plan import Choice, Plan
 
 PLACEMENT = "placement.toml"
+
+
+def check_folder(folder: Path) -> None:
+    """Raise ConfigError if `write` could not write there."""
+    there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+    if not (there.is_dir() and os.access(there, os.W_OK)):
+        raise ConfigError(f"{folder}: the plan cannot be written here: give another folder with --out")
 
 
 def write(plan: Plan, folder: Path) -> list[Path]:
@@ -38,7 +47,12 @@ def placement_file(choice: Choice) -> str:
 def command(choice: Choice, model: str, placement: Path) -> str:
     """Return the command that serves with a placement's file."""
     return " ".join(
-        ["unifiedserve serve", *([model] if model else []), f"--placement {placement}", *flags(choice.options)]
+        [
+            "unifiedserve serve",
+            *([shlex.quote(model)] if model else []),
+            f"--placement {shlex.quote(str(placement))}",
+            *flags(choice.options),
+        ]
     )
 
 

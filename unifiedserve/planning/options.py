@@ -58,7 +58,8 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
     cv: Annotated[
         float,
         Meta(
-            gt=0,
+            ge=0.001,
+            le=1000,
             description="The unevenness of the gaps between requests of a workload: their deviation over their mean. "
             "1: a Poisson process, more: bursts. A trace has its own",
         ),

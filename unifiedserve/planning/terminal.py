@@ -1,6 +1,7 @@
 """Print a plan as tables in a terminal."""
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from unifiedserve.planning.explanation import explain
@@ -17,7 +18,7 @@ def show(plan: Plan, console: Console) -> None:
     for choice in plan.choices:
         console.print(f"{choice.label}: {' '.join(flags(choice.options))}", style="dim", highlight=False)
     for line in explain(plan):
-        console.print(f"• {line}", highlight=False)
+        console.print(f"• {line}", highlight=False, markup=False)
     if len(plan.front) > 1:
         front = ", ".join(f"{each.devices}: {each.value:.3g}/s ({each.label})" for each in plan.front)
         console.print(f"the most by devices: {front}", highlight=False)
@@ -27,7 +28,8 @@ def show(plan: Plan, console: Console) -> None:
 
 def _table(plan: Plan) -> Table:
     what = "goodput" if plan.objective == "goodput" else "throughput"
-    table = Table(title=f"{plan.workload} ({plan.requests} requests), {plan.model} on {plan.devices} x {plan.hardware}")
+    what_for = f"{plan.workload} ({plan.requests} requests), {plan.model} on {plan.devices} x {plan.hardware}"
+    table = Table(title=escape(what_for))
     table.add_column("placement", overflow="fold")
     table.add_column("devices", justify="right")
     for heading in (f"{what}\n1/s", "TTFT p50\ns", "TTFT p90\ns", "TBT p99\nms"):
