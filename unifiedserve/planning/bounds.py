@@ -46,7 +46,11 @@ class Cut:
 
 def cuts_of(case: Case, candidate: Candidate) -> list[Cut]:
     """Return the sets of stages of a candidate: vision, which a GPU has engines for, and all of the others."""
-    works = [least_work(arrival, case.profile, candidate) for arrival in case.arrivals]
+    refused = case.refused(candidate)
+    works = [
+        dict.fromkeys(Stage, 0.0) if arrival.ticket.uid in refused else least_work(arrival, case.profile, candidate)
+        for arrival in case.arrivals
+    ]
     placement = candidate.table(case.profile.device.cores)
     return [
         Cut(stages, [sum(work[stage] for stage in stages) for work in works], capacity)

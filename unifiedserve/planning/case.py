@@ -1,6 +1,6 @@
 """Describe what is planned for, and simulate candidates: requests with targets, a model on hardware."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from math import inf
 from time import monotonic
@@ -13,7 +13,7 @@ from unifiedserve.placement import Placement, Stage
 from unifiedserve.planning.arrivals import arrivals_of, at_rate
 from unifiedserve.planning.candidates import Candidate
 from unifiedserve.planning.objective import Latencies, last_due, latencies
-from unifiedserve.planning.pages import free_pages, kv_mib
+from unifiedserve.planning.pages import free_pages, is_refused, kv_mib
 from unifiedserve.planning.workload import Workload
 from unifiedserve.profiles import HardwareProfile
 from unifiedserve.scheduling import Targets, budget_of
@@ -45,6 +45,7 @@ class Case:
         """Raise ConfigError if the profile does not know the workload's media."""
         self.profile, self.workload, self.slo = profile, workload, slo
         self.arrivals = arrivals_of(workload, profile, frames)
+        self._refused: dict[tuple[int, bool], frozenset[int]] = {}  # by pages of the KV cache, and whether media roll
 
     @property
     def tokens(self) -> list[int]:
@@ -99,6 +100,20 @@ class Case:
         """Tell whether the weights leave room for a KV cache on every device."""
         return free_pages(self.profile, candidate.table(self.profile.device.cores)) is not None
 
+    def refused(self, candidate: Candidate) -> frozenset[int]:
+        """Return the uids of the requests that a candidate's server refuses, because they need more pages than it has.
+
+        A client sees no token of them.
+        """
+        placement = candidate.table(self.profile.device.cores)
+        if (free := free_pages(self.profile, placement)) is None:
+            return frozenset()
+        key = free.kv, len(placement.memories) == 1
+        if key not in self._refused:
+            uids = (each.ticket.uid for each in self.arrivals if is_refused(each, free, rolls=key[1]))
+            self._refused[key] = frozenset(uids)
+        return self._refused[key]
+
     def simulate(self, candidate: Candidate, rate: float, goal: float | None = None, until: float = inf) -> Run | None:
         """Return what clients would see; None as soon as less than `goal` of the requests can hold their targets.
 
@@ -107,22 +122,24 @@ class Case:
         placement, costs = candidate.table(self.profile.device.cores), self.profile.costs
         config, free = EngineConfig.of(**self.options(candidate)), free_pages(self.profile, placement)
         assert free is not None, "what does not fit is not simulated"
+        refused = self.refused(candidate)
         sharing = sharing_of(self.profile, candidate.devices)
         budget = budget_of(config, free.kv, costs.lone_step or costs.decode(1, 1), rests=sharing.rests)
         simulator = Simulator(
             placement,
             budget,
             free,
-            at_rate(self.arrivals, rate),
+            [each for each in at_rate(self.arrivals, rate) if each.ticket.uid not in refused],
             costs,
             sharing,
             targets=Targets(config),
             dual_streams=candidate.runs_dual(self.profile.device.kind),
         )
-        if goal is not None and self._fails(simulator, rate, goal, until):
+        if goal is not None and self._fails(simulator, refused, rate, goal, until):
             return None
         self._finish(simulator, rate, until)
-        records = self.records(rate, [simulator.tokens[uid] for uid in range(len(self.arrivals))])
+        tokens = simulator.tokens
+        records = self.records(rate, [tokens.get(uid, []) for uid in range(len(self.arrivals))])
         return Run(records, _busy(Simulated.of(simulator.system), placement, sharing))
 
     def latencies(self, run: Run) -> Latencies:
@@ -136,7 +153,7 @@ class Case:
             _run(simulator, look * step, until)
         simulator.run()
 
-    def _fails(self, simulator: Simulator, rate: float, goal: float, until: float) -> bool:
+    def _fails(self, simulator: Simulator, refused: Collection[int], rate: float, goal: float, until: float) -> bool:
         """Let a run go on to its last deadline, or until too many miss one."""
         requests = self.records(rate, [[]] * len(self.arrivals))
         first = [record.due + self.slo.ttft_of(record) for record in requests]
@@ -144,9 +161,9 @@ class Case:
         for now in _looks(max(first), max(last)):
             _run(simulator, now, until)
             tokens, open_ = simulator.tokens, set(simulator.unfinished)
-            late = sum(
-                min(tokens[uid][:1] or [now]) > first[uid] or (uid in open_ and last[uid] <= now)
-                for uid in range(len(requests))
+            late = len(refused) + sum(
+                min(times[:1] or [now]) > first[uid] or (uid in open_ and last[uid] <= now)
+                for uid, times in tokens.items()
             )
             if late > (1 - goal) * len(requests) + _ROUNDING:
                 return True

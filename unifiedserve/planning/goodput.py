@@ -149,4 +149,4 @@ def _throughput(case: Case, candidate: Candidate, wanted: Wanted) -> Score:
         for record, tokens in zip(run.records, case.tokens, strict=True)
         if len(record.token_times) == tokens
     ]
-    return Score(len(ended) / max(ended, default=inf), 1, True, case.latencies(run))
+    return Score(len(ended) / max(ended, default=inf), 1, bool(ended), case.latencies(run))

@@ -3,10 +3,11 @@
 from unifiedserve.config.memory import MIB, MemoryOptions
 from unifiedserve.placement import Network, Placement, networks_of
 from unifiedserve.profiles import HardwareProfile
-from unifiedserve.scheduling.simulation import FreePages
+from unifiedserve.scheduling.simulation import Arrival, FreePages
+from unifiedserve.scheduling.vision import BufferPages, total_of, window_of
 
 _DEFAULTS = MemoryOptions()
-_PATCH_BYTES = 3 * 2 * 14 * 14 * 2  # a patch of Qwen2.5-VL: two frames of RGB, 14x14, in bfloat16
+_PATCH_BYTES = 3 * 2 * 14 * 14  # a patch of Qwen2.5-VL: two frames of RGB, 14x14, in uint8
 _VISUAL_BYTES = 2 * 4096  # a visual token as wide as an 8B model's, in bfloat16
 _AMPLE = 1 << 20  # pages where nothing is known
 _GIB = 1024  # MiB
@@ -29,6 +30,20 @@ def free_pages(profile: HardwareProfile, placement: Placement) -> FreePages | No
         patch=_DEFAULTS.patch_buffer_mib * MIB // (_PATCH_BYTES * _DEFAULTS.patch_page_rows),
         visual_page_tokens=_DEFAULTS.visual_page_tokens,
     )
+
+
+def is_refused(arrival: Arrival, free: FreePages, *, rolls: bool) -> bool:
+    """Tell whether a server refuses a request: a buffer is too small even when all else is idle.
+
+    With `rolls` its media may go through a window (as `engine/admission/buffers.py`).
+    """
+    tokens = sum(arrival.gaps) + sum(arrival.units) + arrival.generate - 1
+    if -(-tokens // _DEFAULTS.kv_page_tokens) > free.kv:
+        return True
+    units = [BufferPages(arrival.patch_pages, -(-unit // free.visual_page_tokens)) for unit in arrival.units]
+    buffers, total = BufferPages(free.patch, free.visual), total_of(units)
+    fits = total.patch <= buffers.patch and total.visual <= buffers.visual
+    return not (fits or (rolls and window_of(units, buffers)))
 
 
 def kv_mib(profile: HardwareProfile, placement: Placement) -> int:
