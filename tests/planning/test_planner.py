@@ -167,6 +167,19 @@ def test_an_interrupted_search_has_the_best_so_far() -> None:
     assert found.candidates < EFFORT.trials
 
 
+def test_a_rate_that_was_too_high_stays_known_when_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time is up after the first simulation of the refinement."""
+
+    def hurried(case: Case, candidate: Candidate, wanted: Wanted) -> Score:
+        found = score(case, candidate, wanted)
+        return msgspec.structs.replace(found, too_high=None) if wanted.precision < 0.1 else found
+
+    monkeypatch.setattr("unifiedserve.planning.search.score", hurried)
+    found = make_plan(case(), 1, "goodput", Effort(trials=3, seed=3))
+    assert found.choices
+    assert all(choice.too_high for choice in found.choices)
+
+
 @pytest.mark.parametrize(
     ("asked", "devices", "message"),
     [

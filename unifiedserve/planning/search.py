@@ -142,7 +142,9 @@ class Search:
             first = self.ranking.best[:SHOWN]
             for each, found in zip(first, self._pool.map(score, map(self._finely, first)), strict=True):
                 if found.seen:
-                    self.ranking.add(Rated(each.candidate, msgspec.structs.replace(found, exact=True)))
+                    too_high = each.score.too_high if found.too_high is None else found.too_high
+                    finer = msgspec.structs.replace(found, exact=True, too_high=too_high)
+                    self.ranking.add(Rated(each.candidate, finer))
 
     def _finely(self, rated: Rated) -> tuple[Candidate, Wanted]:
         found = rated.score
