@@ -65,6 +65,7 @@ def test_targets_that_nothing_meets_end_with_1(failed: Failed, profile_file: str
         (["--slo-ttft", "1", "--cv", "1e-200"], ["--cv"]),
         (["--slo-ttft", "1", "--model", "another"], ["is of the model tiny, not of another"]),
         (["--slo-ttft", "1", "--trace", "no-such-trace"], ["no such file", "mixed"]),
+        (["--slo-ttft", "1", "--trace", "trace"], ["--trace trace", "no such file"]),
         (["--slo-ttft", "1", "--trace", "text"], ["no images and no videos", "NumImages", "--texts-only"]),
     ],
 )

@@ -15,6 +15,7 @@ from unifiedserve.bench.workloads.named import named, names
 from unifiedserve.bench.workloads.text import Estimate, Writer
 from unifiedserve.errors import ConfigError
 
+_NOT_PLANNED = {"trace", "sessions"}  # the requests of a trace's file, and those that depend on answers
 _FOLDER = Path()  # of media, which nobody makes
 _MEDIA_COLUMNS = "NumImages as in Azure's LMM trace, image_count and image_tokens as in ServeGen's"
 
@@ -67,12 +68,11 @@ def read_workload(trace: str, count: int, seed: int, cv: float = 1.0, *, texts_o
 
 def _process(trace: str, count: int, cv: float) -> Gamma | Trace:
     path = trace.partition("?")[0]
-    if trace in names() or path.endswith(".toml"):
+    if (trace in names() and trace != "trace") or path.endswith(".toml"):
         return Gamma(1.0, cv)
     if not Path(path).expanduser().exists():
-        raise ConfigError(
-            f"--trace {trace}: there is no such file, and no such workload; those are {', '.join(names())}"
-        )
+        planned = ", ".join(name for name in names() if name not in _NOT_PLANNED)
+        raise ConfigError(f"--trace {trace}: there is no such file, and no such workload; those are {planned}")
     process = parse(f"trace:{trace}")
     assert isinstance(process, Trace)
     return msgspec.structs.replace(process, first=min(count, process.first or count))
