@@ -80,7 +80,11 @@ class FakeNode:
         return web.json_response({"from": self.url})
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        asked = json.loads(await request.read())
+        try:
+            asked = json.loads(await request.read())
+            wanted = range(asked["max_tokens"])
+        except (ValueError, KeyError, RecursionError):
+            return web.json_response({"error": {"message": "no JSON for a node"}}, status=400)
         self.requests.append(asked)
         self.ids.append(request.headers.get("X-Request-Id"))
         self.traces.append(request.headers.get("traceparent"))
@@ -90,7 +94,7 @@ class FakeNode:
         if self.hangs_at == -1:
             self.silent.set()
             await asyncio.Event().wait()
-        wanted, begun = range(asked["max_tokens"]), len((asked.get("resume") or [[]])[0]) if "resume" in asked else None
+        begun = len((asked.get("resume") or [[]])[0]) if "resume" in asked else None
         if not asked.get("stream"):
             self._break_off(request, 0)
             return web.json_response({"text": "".join(f"{n} " for n in wanted), "from": self.url})

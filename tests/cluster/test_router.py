@@ -204,6 +204,31 @@ async def test_requests_wake_the_pools_that_they_need() -> None:
             assert health["awaited"] == []
 
 
+async def test_a_router_whose_pools_sleep_is_ready_and_lists_their_models() -> None:
+    """Else nothing would send it the request that wakes them."""
+    node = FakeNode()
+    async with cluster(node) as own:
+        awake = (await own.client.get("/v1/models")).json()
+        own.router.nodes.follow([], ["p"])
+        ready = await own.client.get("/ready")
+        assert (ready.status_code, ready.json()["status"]) == (200, "asleep")
+        assert (await own.client.get("/v1/models")).json() == awake
+        assert (await own.client.get(f"/v1/models/{MODEL}")).json() == awake["data"][0]
+        own.router.nodes.follow([])
+        assert (await own.client.get("/ready")).status_code == 503
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b'{"messages":' + b"[" * 100_000, b'{"messages":"\xff"}', b'{"messages":[{"type":["image_url"]}]}'],
+    ids=["deep", "no UTF-8", "odd type"],
+)
+async def test_a_body_that_a_router_cannot_read_is_for_a_node_to_refuse(body: bytes) -> None:
+    async with cluster(FakeNode()) as own:
+        answer = await own.client.post("/v1/embeddings", content=body, headers={"content-type": "application/json"})
+        assert (answer.status_code, answer.json()["error"]["message"]) == (400, "no JSON for a node")
+
+
 async def test_a_router_holds_so_many_bytes_together() -> None:
     node = FakeNode()
     node.hangs_at = 3

@@ -114,13 +114,14 @@ class Router:
 
     async def models(self, request: web.Request) -> web.StreamResponse:
         """List the models of all pools."""
-        return _json({"object": "list", "data": [_model(name, report) for name, report in self._models()]})
+        served = self.nodes.asleep_models | self.nodes.models
+        return _json({"object": "list", "data": [_model(name, report) for name, report in sorted(served.items())]})
 
     async def model(self, request: web.Request) -> web.StreamResponse:
         """Describe one of them; raises RequestError 404, or 503 while no node serves it."""
         name = request.match_info["id"]
         self._check_model(Asked(name))
-        if (report := self.nodes.models.get(name)) is None:
+        if (report := (self.nodes.asleep_models | self.nodes.models).get(name)) is None:
             raise RequestError(f"no node serves {name} now", ErrorKind.UNAVAILABLE, retry_after=1)
         return _json(_model(name, report))
 
@@ -129,10 +130,12 @@ class Router:
         return _json({"status": "ok", "waiting": self.nodes.waiting, "awaited": sorted(self.nodes.awaited)})
 
     async def ready(self, request: web.Request) -> web.StreamResponse:
-        """Return 200 if a node takes requests. Else it is 503, with the nodes that cannot be reached."""
+        """Return 200 if a node takes requests, or wakes for one. Else it is 503, with the nodes that are out of reach."""
         away = self.nodes.unreachable()
         if self.nodes.models:
             return _json({"status": "ready", "unreachable": away})
+        if self.nodes.has_asleep:
+            return _json({"status": "asleep", "unreachable": away})
         return _json({"status": "no node takes requests", "unreachable": away}, 503)
 
     async def list_nodes(self, request: web.Request) -> web.StreamResponse:
@@ -158,9 +161,6 @@ class Router:
     async def version(self, request: web.Request) -> web.StreamResponse:
         """Return the router's version."""
         return _json({"version": __version__})
-
-    def _models(self) -> list[tuple[str, Any]]:
-        return sorted(self.nodes.models.items())
 
     def _check_model(self, asked: Asked) -> None:
         models = self.nodes.known_models

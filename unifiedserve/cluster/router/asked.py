@@ -49,7 +49,7 @@ def read_asked(body: bytes) -> Asked:
     """Return what a router needs of a body; of one that is no such JSON nothing: a node says what is wrong with it."""
     try:
         known = msgspec.json.decode(body, type=_Body)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return Asked()
     texts, media = list[str](), list[bytes]()
     for field in (known.instructions, known.system, known.messages, known.input, known.prompt):
@@ -74,7 +74,8 @@ def _parts(value: Any) -> Iterator[str | dict[str, Any]]:
         if isinstance(found, str):
             yield found
         elif isinstance(found, dict):
-            if found.get("type") in _MEDIA:
+            kind = found.get("type")
+            if isinstance(kind, str) and kind in _MEDIA:
                 yield found
             else:
                 waiting += reversed([each for name, each in found.items() if name not in ("role", "type")])

@@ -169,6 +169,17 @@ class Nodes:
         firsts = {model: next(iter(fleet), None) for model, fleet in self._fleets.items()}
         return {model: report for model, name in firsts.items() if name and (report := self._nodes[name].report)}
 
+    @property
+    def has_asleep(self) -> bool:
+        """Tell whether a pool sleeps, which a request would wake."""
+        return bool(self._asleep)
+
+    @property
+    def asleep_models(self) -> dict[str, LoadReport]:
+        """Return the models of pools that sleep, each with what one of their nodes has told last."""
+        told = [report for pool in sorted(self._asleep) if (report := self._told.get(pool))]
+        return {report.model: report for report in told if Stage.PREFILL in report.stages}
+
     def each(self) -> list[Node]:
         """Return all nodes."""
         return list(self._nodes.values())
