@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import gzip
 import json
 import time
+import zlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -227,6 +229,37 @@ async def test_a_body_that_a_router_cannot_read_is_for_a_node_to_refuse(body: by
     async with cluster(FakeNode()) as own:
         answer = await own.client.post("/v1/embeddings", content=body, headers={"content-type": "application/json"})
         assert (answer.status_code, answer.json()["error"]["message"]) == (400, "no JSON for a node")
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+async def test_compressed_requests_are_read_as_others(encoding: str) -> None:
+    """They find their model's node, and another one goes on with their streams."""
+    other, first, second = FakeNode("other"), FakeNode(), FakeNode(wait=1.0)
+    first.breaks_after = [5]
+    compress = gzip.compress if encoding == "gzip" else zlib.compress
+    async with cluster(other, first, second) as own:
+        body = compress(json.dumps(asked(model=MODEL)).encode())
+        headers = {"content-type": "application/json", "content-encoding": encoding, "expect": "100-continue"}
+        assert (await own.client.post(CHAT, content=body, headers=headers)).text == WHOLE
+        assert second.requests[0]["resume"] == [list(range(5))]
+        bad = await own.client.post(CHAT, content=b"no " + body, headers={**headers, "content-encoding": "gzip"})
+        assert bad.status_code == 400
+        assert (
+            await own.client.post(CHAT, content=body, headers={**headers, "content-encoding": "br"})
+        ).status_code == 415
+
+
+async def test_a_body_that_stalls_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unifiedserve.server.requests.body._PATIENCE", 0.2)
+
+    async def stalling() -> AsyncIterator[bytes]:
+        yield b'{"messages":'
+        await asyncio.sleep(5)
+
+    async with cluster(FakeNode()) as own:
+        answer = await own.client.post(CHAT, content=stalling(), headers={"content-type": "application/json"})
+        assert answer.status_code == 408
+        assert own.router.bodies.bytes == 0
 
 
 async def test_a_router_holds_so_many_bytes_together() -> None:

@@ -40,6 +40,7 @@ _OTHERS = ("/v1/plan", "/v1/messages/count_tokens", "/tokenize", "/detokenize", 
 _KEPT = ("/v1/files/{id:.+}", "/v1/responses/{id:.+}")
 _OF_A_HOP = {"connection", "content-length", "host", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade"}
 _STAY = _OF_A_HOP | {NODES_HEADER, KEY_HEADER}  # these two are of routers, not of clients
+_OF_A_BODY = {"content-encoding", "expect"}  # which a router has read and decompressed
 _NO_WORK = Work(prompt_tokens=0)
 
 
@@ -86,7 +87,7 @@ class Router:
         async with self.bodies.held(request) as body:
             asked = read_asked(body)
             self._check_model(asked)
-            headers = _passed(request.headers)
+            headers = _asked_with(request.headers)
             headers.setdefault("x-request-id", uuid.uuid4().hex)
             routed = await self.plans.request(request.path, asked, body, headers)
             return await self._relay(request, body, headers, asked, routed)
@@ -98,11 +99,11 @@ class Router:
             asked = read_asked(body) if is_json else Asked()
             self._check_model(asked)
             whole = msgspec.structs.replace(asked, stream=False)
-            return await self._relay(request, body, _passed(request.headers), whole, Routed(_NO_WORK, asked.key))
+            return await self._relay(request, body, _asked_with(request.headers), whole, Routed(_NO_WORK, asked.key))
 
     async def kept(self, request: web.Request) -> web.StreamResponse:
         """Have the node answer that keeps what is asked for."""
-        path, headers = str(request.rel_url), _passed(request.headers)
+        path, headers = str(request.rel_url), _asked_with(request.headers)
         node = await holder(self.http, self.nodes, request.path, headers)
         if node is None:
             raise RequestError(f"no node has {request.path}", ErrorKind.NOT_FOUND)
@@ -130,7 +131,7 @@ class Router:
         return _json({"status": "ok", "waiting": self.nodes.waiting, "awaited": sorted(self.nodes.awaited)})
 
     async def ready(self, request: web.Request) -> web.StreamResponse:
-        """Return 200 if a node takes requests, or wakes for one. Else it is 503, with the nodes that are out of reach."""
+        """Return 200 if a node takes requests, or would wake for one. Else it is 503, with the nodes out of reach."""
         away = self.nodes.unreachable()
         if self.nodes.models:
             return _json({"status": "ready", "unreachable": away})
@@ -156,7 +157,7 @@ class Router:
         """Return the timeline of a request over its nodes."""
         if not (id := request.query.get("request_id")):
             raise RequestError("a router draws one request at a time: name it, /debug/trace?request_id=ID")
-        return _json(await self.timeline.of(id, _passed(request.headers)))
+        return _json(await self.timeline.of(id, _asked_with(request.headers)))
 
     async def version(self, request: web.Request) -> web.StreamResponse:
         """Return the router's version."""
@@ -224,6 +225,11 @@ async def _stream(request: web.Request, head: Head, relay: Relay) -> web.StreamR
         await response.write(events)
     await response.write_eof()
     return response
+
+
+def _asked_with(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return a client's headers that go on to nodes."""
+    return {name: value for name, value in _passed(headers).items() if name not in _OF_A_BODY}
 
 
 def _passed(headers: Mapping[str, str]) -> dict[str, str]:

@@ -29,7 +29,7 @@ class Bodies:
 
     async def pieces(self, request: Request) -> AsyncGenerator[bytes]:
         """Yield the body as it comes; raise RequestError 408 if it takes too long, or is too slow."""
-        progress = _Progress(self._timeout)
+        progress = Progress(self._timeout)
         stream = _decoded(request)
         while True:
             try:
@@ -59,7 +59,7 @@ class Bodies:
 
     async def _fill(self, held: "HeldBody", request: Request, limit: int) -> None:
         """Take a body in; bytes that come keep the time limit off."""
-        progress = _Progress(self._timeout)
+        progress = Progress(self._timeout)
         try:
             async with asyncio.timeout_at(progress.deadline) as end:
                 async for piece in _decoded(request):
@@ -115,7 +115,7 @@ class Bodies:
         return False
 
 
-class _Progress:
+class Progress:
     """Watch how a body comes in: at each of its deadlines enough must have come since the one before."""
 
     def __init__(self, timeout: float) -> None:
