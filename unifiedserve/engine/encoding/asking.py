@@ -27,7 +27,7 @@ from unifiedserve.reading.work import opened
 
 _CONNECT_SECONDS = 5.0
 _SILENCE_SECONDS = 15.0  # a node that encodes shows that it lives far more often
-_PIECE_BYTES = 1 << 20
+_PIECE_BYTES = 1 << 20  # a node that reads takes one in less than that
 #: failures that are a request's own: no other node would do better
 _LASTING = (ErrorKind.INVALID, ErrorKind.HARMFUL, ErrorKind.TOO_LARGE)
 
@@ -44,7 +44,7 @@ class Asking:
         self._features = features
         self._headers = {KEY_HEADER: key, "Content-Type": "application/octet-stream", **key_header()}
         self._http = httpx.AsyncClient(
-            timeout=httpx.Timeout(_SILENCE_SECONDS, connect=_CONNECT_SECONDS, write=None, pool=None),
+            timeout=httpx.Timeout(_SILENCE_SECONDS, connect=_CONNECT_SECONDS, pool=None),
             limits=httpx.Limits(max_connections=None),
             trust_env=False,
         )

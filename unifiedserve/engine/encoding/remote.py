@@ -37,6 +37,7 @@ class RemoteEncoding:
         self._fail = fail
         self._unread: dict[int, str] = {}  # units that can be read, and the URL of their holder
         self._read = asyncio.Event()
+        self._choosing = asyncio.Lock()  # shares that have failed together wait for one round, not for one each
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -107,13 +108,14 @@ class RemoteEncoding:
         """
         active = self._active
         named, lost = active.planned.request.encode_nodes, active.lost_nodes
-        if nodes := [node for node in named if node.url not in lost]:
-            return nodes
-        if active.encode_rounds < _MORE_ROUNDS:
-            active.encode_rounds += 1
-            await asyncio.sleep(_PAUSE)
-            lost.clear()
-            return named
+        async with self._choosing:
+            if nodes := [node for node in named if node.url not in lost]:
+                return nodes
+            if active.encode_rounds < _MORE_ROUNDS:
+                active.encode_rounds += 1
+                await asyncio.sleep(_PAUSE)
+                lost.clear()
+                return named
         raise RequestError(
             f"no node encodes the request's images and videos now ({'; '.join(lost.values())}): try again, or start "
             "more encode nodes",

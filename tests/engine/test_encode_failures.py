@@ -1,0 +1,102 @@
+"""What a text node does when encode nodes fail, one after the other or together."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from flashcodec.layouts import PatchLayout
+
+from unifiedserve.engine.encoding import asking as asking_module
+from unifiedserve.engine.encoding import remote as remote_module
+from unifiedserve.engine.encoding.asking import Asking, NodeError
+from unifiedserve.engine.encoding.remote import RemoteEncoding
+from unifiedserve.engine.requests.record import ActiveRequest
+from unifiedserve.errors import RequestError
+from unifiedserve.messages.encoding import EncodedUnit, Features
+from unifiedserve.messages.load import EncodeNode
+from unifiedserve.messages.media import MediaPlan, Source
+from unifiedserve.messages.wire import MediaSource
+
+IMAGES = 4
+
+
+def images(where: Source) -> list[MediaSource]:
+    plan = MediaPlan(
+        kind="image",
+        frame_indices=(0,),
+        layout=PatchLayout(28, 28, 14, 2),
+        units=1,
+        patches_per_unit=4,
+        tokens_per_unit=1000,
+    )
+    return [MediaSource(plan=plan, name="an image", first_unit=n, where=where) for n in range(IMAGES)]
+
+
+def active_of(sources: list[MediaSource], nodes: int) -> ActiveRequest:
+    """Return what is known of a request with these media, for which so many nodes are named."""
+    named = [EncodeNode(f"http://node-{number}", 0) for number in range(nodes)]
+    prompt = SimpleNamespace(token_ids=[1], media=[source.plan for source in sources])
+    request = SimpleNamespace(encode_nodes=named, priority=0)
+    record = SimpleNamespace(
+        id="one",
+        sources=sources,
+        planned=SimpleNamespace(request=request, prompt=prompt),
+        contents=None,
+        stale=False,
+        callers_trace={},
+        lost_nodes={},
+        encode_rounds=0,
+    )
+    return cast(ActiveRequest, record)
+
+
+class FailingNodes:
+    """Nodes that all fail when they are asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def units(self, url: str, active: ActiveRequest, wanted: Sequence[int]) -> AsyncGenerator[EncodedUnit, None]:
+        self.asked += 1
+        await asyncio.sleep(0.001)
+        raise NodeError(f"{url} is down")
+        yield
+
+
+async def test_shares_that_fail_together_wait_for_all_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_module, "_PAUSE", 0.2)
+    nodes, failed = FailingNodes(), asyncio.get_running_loop().create_future()
+    active = active_of(images(Source()), IMAGES)
+    remote = RemoteEncoding(cast(Asking, nodes), active, lambda unit: None, failed.set_result)
+    began = asyncio.get_running_loop().time()
+    remote.begin(range(IMAGES))
+    error: RequestError = await asyncio.wait_for(failed, 20)
+    assert "no node encodes" in error.message
+    assert asyncio.get_running_loop().time() - began >= 2 * 0.2
+    assert nodes.asked >= 3 * IMAGES
+
+
+async def test_a_node_that_reads_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(asking_module, "_SILENCE_SECONDS", 0.3)
+    medium = tmp_path / "medium"
+    medium.write_bytes(bytes(16 << 20))
+    ended = asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await ended.wait()
+        writer.close()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    features: Any = Features(model="m", version="v", dtype="float32", width=1, page_tokens=1)
+    asking = Asking(features, "key")
+    active = active_of(images(Source(path=str(medium))), 1)
+    with pytest.raises(NodeError):
+        async with asyncio.timeout(10):
+            await anext(asking.units(url, active, [0]))
+    await asking.close()
+    ended.set()
+    server.close()
