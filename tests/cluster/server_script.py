@@ -1,6 +1,7 @@
 """A server that does as its arguments say, in place of `unifiedserve`: it starts in milliseconds.
 
-refuse: end as one that cannot start; die: serve, and end; mute: serve, and answer nothing; serve: as it should be.
+refuse: end as one that cannot start; die: serve, and end; mute: serve, and answer nothing; serve: as it should be;
+talk: as serve, but with a long line on standard error before.
 What comes on standard input is written to the file that the second argument names.
 """
 
@@ -27,6 +28,8 @@ def main(how: str, told: str) -> None:
         print("  0.1 s  loading", file=sys.stderr)
         sys.exit("unifiedserve: there is no such model")
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Health)
+    if how == "talk":
+        print("x" * (1 << 20), file=sys.stderr, flush=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     if how != "mute":
         threading.Thread(target=server.serve_forever, daemon=True).start()

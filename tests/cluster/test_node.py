@@ -102,6 +102,15 @@ async def test_one_that_answers_nothing_is_killed_and_started_again(
     await stop(node)
 
 
+async def test_one_that_writes_a_long_line_is_kept_running(tmp_path: Path) -> None:
+    node = Node(spec_of("talk", tmp_path / "told"), "127.0.0.1")
+    async with asyncio.timeout(20):
+        first = await until(node, lambda report: report.phase is Phase.SERVING)
+        os.kill(first.pid, signal.SIGKILL)
+        await until(node, lambda report: report.restarts == 1 and report.phase is Phase.SERVING)
+        await stop(node)
+
+
 async def test_another_version_is_refused(tmp_path: Path) -> None:
     node = Node(spec_of("serve", tmp_path / "told", version="9.9"), "10.0.0.7")
     failed = await until(node, lambda report: report.phase is Phase.FAILED)

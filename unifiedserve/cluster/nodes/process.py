@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections import deque
+from collections.abc import AsyncIterator
 
 from unifiedserve.cli.daemon import READY, STEP
 from unifiedserve.cluster.nodes.child import child_command
@@ -92,8 +93,19 @@ class ServerProcess:
 
     async def _read_errors(self) -> None:
         assert self._process.stderr is not None
-        async for line in self._process.stderr:
+        async for line in _lines(self._process.stderr):
             text = line.decode(errors="replace").rstrip("\n")
             print(text, file=sys.stderr, flush=True)
             if text and not STEP.match(text):
                 self._errors.append(text)
+
+
+async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    """Yield the lines of a stream, which need not fit into its buffer: of a longer one comes a note in its place."""
+    while True:
+        try:
+            if not (line := await stream.readline()):
+                return
+        except ValueError:
+            line = b"(a part of a line that is too long)"
+        yield line
