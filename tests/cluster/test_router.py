@@ -262,6 +262,18 @@ async def test_a_body_that_stalls_is_let_go(monkeypatch: pytest.MonkeyPatch) -> 
         assert own.router.bodies.bytes == 0
 
 
+async def test_names_that_others_point_at_a_router_are_refused() -> None:
+    """Nodes cannot: they are asked by their own names, whatever a page called the router."""
+    node = FakeNode()
+    async with cluster(node) as own:
+        for name, status in (("127.0.0.1", 200), ("api.example.com:80", 200), ("evil.com", 403)):
+            answer = await own.client.post(CHAT, json=asked(), headers={"host": name})
+            assert answer.status_code == status
+        assert len(node.requests) == 2
+        assert (await own.client.get("/v1/nodes", headers={"host": "evil.com"})).status_code == 403
+        assert (await own.client.get("/ready", headers={"host": "evil.com"})).status_code == 200
+
+
 async def test_a_router_holds_so_many_bytes_together() -> None:
     node = FakeNode()
     node.hangs_at = 3

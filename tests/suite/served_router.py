@@ -7,12 +7,13 @@ from aiohttp import web
 
 from unifiedserve.cluster.router.app import Router
 from unifiedserve.cluster.router.daemon import runner_of
+from unifiedserve.server.access.hosts import Hosts
 
 
 @contextlib.asynccontextmanager
 async def served(router: Router) -> AsyncIterator[str]:
     """Serve a router that is running on a free port of loopback; yields its URL."""
-    runner = runner_of(router, drain_seconds=0.1)
+    runner = runner_of(router, drain_seconds=0.1, hosts=Hosts("127.0.0.1", ["127.0.0.1", "*.example.com"]))
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     try:

@@ -200,6 +200,13 @@ def router(
         ),
     ] = "cost",
     drain_timeout: Annotated[float, typer.Option(help="Seconds for answers to end after SIGTERM")] = 30.0,
+    allowed_hosts: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A host name that requests may address the router by. May be repeated. Default: only its own names "
+            "if it listens on loopback, else any name"
+        ),
+    ] = None,
 ) -> None:
     """Send requests to several servers of one model or more, until Ctrl-C or SIGTERM.
 
@@ -212,7 +219,7 @@ def router(
     """
     from unifiedserve.cli.router import run
 
-    run(nodes, host, port, policy, drain_timeout)
+    run(nodes, host, port, policy, drain_timeout, allowed_hosts or ())
 
 
 @app.command()

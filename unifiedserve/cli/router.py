@@ -2,18 +2,22 @@
 
 import asyncio
 import math
+from collections.abc import Collection
 
 from unifiedserve.errors import ConfigError
 from unifiedserve.observe.logs import log_of_server
 from unifiedserve.server.listener import bind
 
 
-def run(nodes: str, host: str, port: int, policy: str, drain_timeout: float) -> None:
+def run(
+    nodes: str, host: str, port: int, policy: str, drain_timeout: float, allowed_hosts: Collection[str] = ()
+) -> None:
     """Route until a signal ends it. Raises ConfigError for a port in use, URLs that are none, or a library missing."""
     try:
         from unifiedserve.cluster.router.daemon import route
         from unifiedserve.cluster.router.members import FROM_STDIN, members_of
         from unifiedserve.cluster.routing import Policy
+        from unifiedserve.server.access.hosts import Hosts
     except ModuleNotFoundError as error:
         raise ConfigError(f"a router needs {error.name}: pip install 'unifiedserve[cluster]'") from error
     if nodes != FROM_STDIN:
@@ -25,6 +29,7 @@ def run(nodes: str, host: str, port: int, policy: str, drain_timeout: float) -> 
                 nodes,
                 Policy(policy),
                 listener,
+                Hosts(host, allowed_hosts),
                 math.ceil(drain_timeout),
                 lambda url: print(f"Serving {nodes if nodes != FROM_STDIN else 'nodes'} at {url}", flush=True),
             )

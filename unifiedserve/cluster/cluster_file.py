@@ -120,11 +120,12 @@ class RouterOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     host: str = "127.0.0.1"
     ports: tuple[_Port, ...] = (8000,)
     policy: Policy = Policy.COST
+    allowed_hosts: tuple[str, ...] = ()  # names that requests may address it by, as of `serve --allowed-hosts`
     resources: Resources = Resources()
 
     def revision(self, port: int) -> str:
         """Return a name for all that the router on a port is started with."""
-        return _digest((self.host, port, self.policy, self.resources, __version__))
+        return _digest((self.host, port, self.policy, self.allowed_hosts, self.resources, __version__))
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -202,7 +202,9 @@ class Controller:
     def _start_router(self, name: str, port: int) -> None:
         options = self._cluster.router
         drain = max(pool.drain_timeout for pool in self._cluster.pool)
-        command = (ROUTER, "--nodes=-", f"--policy={options.policy}", f"--drain-timeout={drain:g}", f"--port={port}")
+        hosts = (f"--allowed-hosts={name}" for name in options.allowed_hosts)
+        told = (f"--policy={options.policy}", f"--drain-timeout={drain:g}", f"--port={port}")
+        command = (ROUTER, "--nodes=-", *told, *hosts)
         self._begin(name, ROUTER, options.revision(port), command, options.resources, drain, options.host)
 
     def _begin(

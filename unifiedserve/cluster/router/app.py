@@ -17,7 +17,7 @@ from unifiedserve import __version__
 from unifiedserve.cluster.members import Membership
 from unifiedserve.cluster.router.asked import Asked, read_asked
 from unifiedserve.cluster.router.bodies import Bodies
-from unifiedserve.cluster.router.failures import answering, last_event
+from unifiedserve.cluster.router.failures import answering, asked_as, last_event
 from unifiedserve.cluster.router.holders import holder, kept_in
 from unifiedserve.cluster.router.metrics import RouterMetrics
 from unifiedserve.cluster.router.nodes import Nodes
@@ -30,6 +30,7 @@ from unifiedserve.cluster.routing import Request as Routed
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.messages.encoding import KEY_HEADER, NODES_HEADER
 from unifiedserve.scheduling import Work
+from unifiedserve.server.access.hosts import Hosts
 from unifiedserve.server.answers.event_stream import ending
 
 if TYPE_CHECKING:
@@ -190,9 +191,9 @@ class Router:
             trip.end()
 
 
-def create_app(router: Router) -> web.Application:
-    """Return the app, to be served as long as the router is running."""
-    app = web.Application(middlewares=[answering])
+def create_app(router: Router, hosts: Hosts) -> web.Application:
+    """Return the app, to be served as long as the router is running, to requests for these hosts."""
+    app = web.Application(middlewares=[answering, asked_as(hosts)])
     app.on_response_prepare.append(_name_server)
     for path in GENERATING:
         app.router.add_post(path, router.generate)

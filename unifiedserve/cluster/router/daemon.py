@@ -13,6 +13,7 @@ from unifiedserve.cluster.router.members import told
 from unifiedserve.cluster.routing import Policy
 from unifiedserve.heap import spare_collections
 from unifiedserve.observe.otel import tracer_of_environment
+from unifiedserve.server.access.hosts import Hosts
 from unifiedserve.server.listener import KEEP_ALIVE_SECONDS, listen
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -20,9 +21,17 @@ _NOWHERE = logging.Logger("aiohttp.server", logging.CRITICAL + 1)  # the app log
 
 
 async def route(
-    nodes: str, policy: Policy, listener: socket.socket, drain_seconds: int, on_ready: Callable[[str], None]
+    nodes: str,
+    policy: Policy,
+    listener: socket.socket,
+    hosts: Hosts,
+    drain_seconds: int,
+    on_ready: Callable[[str], None],
 ) -> None:
-    """Route on a bound socket until SIGINT or SIGTERM; answers that run then have some seconds to end."""
+    """Route on a bound socket, what is asked for these hosts, until SIGINT or SIGTERM.
+
+    Answers that run then have some seconds to end.
+    """
     router = Router(policy, told(nodes), tracer_of_environment())
     signalled, signalled_again = asyncio.Event(), asyncio.Event()
 
@@ -32,7 +41,7 @@ async def route(
     for number in _SIGNALS:
         asyncio.get_running_loop().add_signal_handler(number, stop)
     async with router.running():
-        runner = runner_of(router, drain_seconds)
+        runner = runner_of(router, drain_seconds, hosts)
         await runner.setup()
         url = listen(listener)
         await web.SockSite(runner, listener).start()
@@ -43,10 +52,10 @@ async def route(
         await asyncio.wait(ending, timeout=drain_seconds, return_when=asyncio.FIRST_COMPLETED)
 
 
-def runner_of(router: Router, drain_seconds: float) -> web.AppRunner:
+def runner_of(router: Router, drain_seconds: float, hosts: Hosts) -> web.AppRunner:
     """Return what serves a router; answers that run at its clean-up have some seconds to end."""
     return web.AppRunner(
-        create_app(router),
+        create_app(router, hosts),
         access_log=None,
         handler_cancellation=True,  # a node need not go on with what nobody reads
         auto_decompress=False,

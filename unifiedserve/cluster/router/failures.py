@@ -5,14 +5,17 @@ from http import HTTPStatus
 
 import msgspec
 from aiohttp import web
-from aiohttp.typedefs import Handler
+from aiohttp.typedefs import Handler, Middleware
 
 from unifiedserve.errors import ErrorKind, RequestError
+from unifiedserve.server.access.hosts import Hosts
 from unifiedserve.server.answers.event_stream import event
 from unifiedserve.server.error_bodies import error_body_at
 from unifiedserve.server.errors import internal_error, status_of
 
 _log = logging.getLogger(__name__)
+
+_PROBES = ("/health", "/ready")  # by addresses, as whatever watches over a router knows it
 
 
 @web.middleware
@@ -30,6 +33,18 @@ async def answering(request: web.Request, handler: Handler) -> web.StreamRespons
     except Exception:
         _log.exception("request failed")
         return _response(request, internal_error(), HTTPStatus.INTERNAL_SERVER_ERROR, {})
+
+
+def asked_as(hosts: Hosts) -> Middleware:
+    """Return what refuses requests for other hosts: nodes see their own names only, so they cannot."""
+
+    @web.middleware
+    async def checking(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.path not in _PROBES:
+            hosts.check(request.headers.get("host"))
+        return await handler(request)
+
+    return checking
 
 
 def last_event(path: str, error: RequestError) -> bytes:
