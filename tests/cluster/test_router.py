@@ -317,6 +317,22 @@ async def test_what_one_node_keeps_is_found() -> None:
         assert (len(first.requests), len(second.requests)) == (0, 2)
 
 
+async def test_a_file_is_kept_for_the_model_that_its_upload_names() -> None:
+    first, second = FakeNode("a"), FakeNode("b")
+    async with cluster(first, second) as own:
+        await own.client.post("/v1/files?model=b", json=asked())
+        assert (len(first.requests), len(second.requests)) == (0, 1)
+        assert (await own.client.post("/v1/files?model=c", json=asked())).status_code == 404
+        second.kept = {"/v1/files/file-abc"}
+        video = [{"role": "user", "content": [{"type": "video_url", "video_url": {"url": "file-abc"}}]}]
+        for fields, served in (({"model": "b"}, 200), ({}, 200), ({"model": "a"}, 404)):
+            async with asyncio.timeout(5):
+                answer = await own.client.post(CHAT, json=asked(messages=video, **fields))
+            assert answer.status_code == served
+        assert "/v1/files?model=a" in answer.json()["error"]["message"]
+        assert (len(first.requests), len(second.requests)) == (0, 3)
+
+
 async def test_the_next_turn_of_a_conversation_goes_where_the_first_was() -> None:
     nodes = [FakeNode(), FakeNode(), FakeNode()]
     async with cluster(*nodes) as own:

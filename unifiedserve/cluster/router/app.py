@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
 GENERATING = ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/v1/embeddings")
-_OTHERS = ("/v1/plan", "/v1/messages/count_tokens", "/tokenize", "/detokenize", "/v1/files")
+_FILES = "/v1/files"
+_OTHERS = ("/v1/plan", "/v1/messages/count_tokens", "/tokenize", "/detokenize", _FILES)
 _KEPT = ("/v1/files/{id:.+}", "/v1/responses/{id:.+}")
 _OF_A_HOP = {"connection", "content-length", "host", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade"}
 _STAY = _OF_A_HOP | {NODES_HEADER, KEY_HEADER}  # these two are of routers, not of clients
@@ -98,6 +99,8 @@ class Router:
         is_json = request.headers.get("content-type", "").startswith("application/json")
         async with self.bodies.held(request) as body:
             asked = read_asked(body) if is_json else Asked()
+            if request.path == _FILES:  # whose bodies name no model
+                asked = Asked(request.query.get("model"))
             self._check_model(asked)
             whole = msgspec.structs.replace(asked, stream=False)
             return await self._relay(request, body, _asked_with(request.headers), whole, Routed(_NO_WORK, asked.key))
@@ -177,7 +180,10 @@ class Router:
     ) -> web.StreamResponse:
         if kept := kept_in(body):
             node = await holder(self.http, self.nodes, kept, headers)
-            routed = routed if node is None else routed._replace(only=node.member.name)
+            if node is not None and node.report is not None:
+                _check_holder(kept, node.report.model, asked)
+                asked = msgspec.structs.replace(asked, model=node.report.model)
+                routed = routed._replace(only=node.member.name)
         asking = Asking(request.method, str(request.rel_url), body, headers, asked, routed)
         trip = Trip(self.metrics, self.timeline, self._tracer, request.path, headers)
         relay = Relay(self.http, self.nodes, self.plans, asking, trip)
@@ -236,6 +242,17 @@ def _asked_with(headers: Mapping[str, str]) -> dict[str, str]:
 def _passed(headers: Mapping[str, str]) -> dict[str, str]:
     """Return the headers that go on: those of one connection do not, nor those that only routers may send."""
     return {low: value for name, value in headers.items() if (low := name.lower()) not in _STAY}
+
+
+def _check_holder(kept: str, model: str, asked: Asked) -> None:
+    """Raise RequestError 404 if what a request names is kept by a node of another model than it asks for."""
+    if asked.model is None or asked.model == model:
+        return
+    advice = f": upload it for this one, with POST {_FILES}?model={asked.model}" if kept.startswith(_FILES) else ""
+    raise RequestError(
+        f"{kept.rpartition('/')[2]} is kept by a node that serves `{model}`, not `{asked.model}`{advice}.",
+        ErrorKind.NOT_FOUND,
+    )
 
 
 def _model(name: str, report: Any) -> dict[str, Any]:
