@@ -2,14 +2,14 @@
 
 import asyncio
 import json
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 from aiohttp import web
 
 from unifiedserve.messages.load import EngineLoad, LoadReport
 from unifiedserve.placement import Stage
-from unifiedserve.server.answers.marks import HEADER
+from unifiedserve.server.answers.marks import BEGUN, HEADER
 
 MODEL = "fake"
 
@@ -23,6 +23,7 @@ class FakeNode:
         self.stages = tuple(Stage)
         self.requests: list[dict[str, Any]] = []
         self.ids: list[str | None] = []
+        self.begun_ids: list[str | None] = []
         self.traces: list[str | None] = []
         self.breaks_after: list[int] = []  # tokens, in the next answers
         self.hangs_at: int | None = None  # the token of an answer from which on it says nothing any more
@@ -43,6 +44,7 @@ class FakeNode:
         app.router.add_post("/v1/plan", self._plan)
         app.router.add_post("/{path:.*}", self._answer)
         app.router.add_get("/{path:.*}", self._kept)
+        app.router.add_delete("/{path:.*}", self._gone)
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
@@ -87,6 +89,7 @@ class FakeNode:
             return web.json_response({"error": {"message": "no JSON for a node"}}, status=400)
         self.requests.append(asked)
         self.ids.append(request.headers.get("X-Request-Id"))
+        self.begun_ids.append(request.headers.get(BEGUN))
         self.traces.append(request.headers.get("traceparent"))
         if self.refuses:
             self.refuses -= 1
@@ -98,7 +101,8 @@ class FakeNode:
         if not asked.get("stream"):
             self._break_off(request, 0)
             return web.json_response({"text": "".join(f"{n} " for n in wanted), "from": self.url})
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        own = {"Content-Type": "text/event-stream", "X-Request-Id": f"answer-{len(self.requests)}"}
+        response = web.StreamResponse(headers=own)
         await response.prepare(request)
         marked = request.headers.get(HEADER) == "1"
         try:
@@ -128,8 +132,11 @@ class FakeNode:
             self.breaks_after.pop(0)
             self._abort(request)
 
+    async def _gone(self, request: web.Request) -> web.Response:
+        self._abort(request)
+
     @staticmethod
-    def _abort(request: web.Request) -> None:
+    def _abort(request: web.Request) -> NoReturn:
         assert request.transport is not None
         request.transport.abort()
         raise ConnectionResetError

@@ -87,6 +87,23 @@ async def test_another_node_goes_on_with_an_answer(breaks: list[int]) -> None:
                    for each in requests if "resume" in each)  # fmt: skip
 
 
+async def test_who_goes_on_hears_the_id_that_the_client_has() -> None:
+    first, second = FakeNode(), FakeNode(wait=1.0)
+    first.breaks_after = [5]
+    async with cluster(first, second) as own:
+        answer = await own.client.post(CHAT, json=asked(), headers={"X-Begun-Id": "mine"})
+        assert answer.headers["x-request-id"] == "answer-1"
+        assert (first.begun_ids, second.begun_ids) == ([None], ["answer-1"])
+
+
+async def test_a_node_that_keeps_something_and_breaks_off_is_named() -> None:
+    node = FakeNode()
+    node.kept = {"/v1/files/file-abc"}
+    async with cluster(node) as own:
+        answer = await own.client.delete("/v1/files/file-abc")
+        assert (answer.status_code, "broke off" in answer.json()["error"]["message"]) == (503, True)
+
+
 async def test_a_node_that_shuts_down_hands_its_streams_on() -> None:
     first, second = FakeNode(), FakeNode(wait=1.0)
     first.breaks_after = [5]

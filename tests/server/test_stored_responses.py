@@ -1,6 +1,7 @@
 """Responses that are stored: conversations that go on from one, who may, and for how long."""
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,23 @@ async def test_any_answer_can_be_gone_on_from(answer: str) -> None:
             response = await client.post(PATH, json=body)
             id = response.text.partition('"id":"')[2].partition('"')[0]
             assert (await respond(client, "So?", id))["previous_response_id"] == id
+
+
+async def test_a_response_that_goes_on_here_is_stored_under_the_id_that_its_reader_has(
+    client: httpx.AsyncClient,
+) -> None:
+    id = "resp_" + "0a" * 16
+
+    async def ids(**headers: str) -> set[str]:
+        body = {"input": "Rain?", "stream": True, "resume": []}
+        events = (await client.post(PATH, json=body, headers=headers)).text
+        return set(re.findall('"id":"(resp_[0-9a-f]{32})"', events))
+
+    assert await ids(**{"X-Begun-Id": id}) != {id}  # which no router says
+    assert await ids(**{"X-Begun-Id": id, "X-Token-Marks": "1"}) == {id}
+    assert (await client.get(f"{PATH}/{id}")).status_code == 200
+    assert await ids(**{"X-Begun-Id": id, "X-Token-Marks": "1"}) != {id}  # it is another's by now
+    assert await ids(**{"X-Begun-Id": "resp_1", "X-Token-Marks": "1"}) != {"resp_1"}
 
 
 async def test_a_branch_goes_on_from_an_earlier_response(client: httpx.AsyncClient, engine: ScriptedEngine) -> None:

@@ -32,6 +32,7 @@ from unifiedserve.messages.encoding import KEY_HEADER, NODES_HEADER
 from unifiedserve.scheduling import Work
 from unifiedserve.server.access.hosts import Hosts
 from unifiedserve.server.answers.event_stream import ending
+from unifiedserve.server.answers.marks import BEGUN
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
@@ -41,7 +42,7 @@ _FILES = "/v1/files"
 _OTHERS = ("/v1/plan", "/v1/messages/count_tokens", "/tokenize", "/detokenize", _FILES)
 _KEPT = ("/v1/files/{id:.+}", "/v1/responses/{id:.+}")
 _OF_A_HOP = {"connection", "content-length", "host", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade"}
-_STAY = _OF_A_HOP | {NODES_HEADER, KEY_HEADER}  # these two are of routers, not of clients
+_STAY = _OF_A_HOP | {NODES_HEADER, KEY_HEADER, BEGUN}  # these three are of routers, not of clients
 _OF_A_BODY = {"content-encoding", "expect"}  # which a router has read and decompressed
 _NO_WORK = Work(prompt_tokens=0)
 
@@ -111,11 +112,14 @@ class Router:
         node = await holder(self.http, self.nodes, request.path, headers)
         if node is None:
             raise RequestError(f"no node has {request.path}", ErrorKind.NOT_FOUND)
-        async with self.http.request(
-            request.method, URL(node.member.url + path, encoded=True), headers=headers
-        ) as response:
-            passed = _passed(response.headers)
-            return web.Response(body=await response.read(), status=response.status, headers=passed)
+        url = URL(node.member.url + path, encoded=True)
+        try:
+            async with self.http.request(request.method, url, headers=headers) as response:
+                passed = _passed(response.headers)
+                return web.Response(body=await response.read(), status=response.status, headers=passed)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            reason = f"{node.member.name}, which has {request.path}, broke off"
+            raise RequestError(reason, ErrorKind.UNAVAILABLE, retry_after=1) from error
 
     async def models(self, request: web.Request) -> web.StreamResponse:
         """List the models of all pools."""

@@ -19,7 +19,7 @@ from unifiedserve.config import cluster_key
 from unifiedserve.errors import SHUTTING_DOWN, ErrorKind, RequestError
 from unifiedserve.messages.encoding import KEY_HEADER, NODES_HEADER, write_nodes
 from unifiedserve.scheduling import Work
-from unifiedserve.server.answers.marks import HEADER
+from unifiedserve.server.answers.marks import BEGUN, HEADER
 
 _log = logging.getLogger(__name__)
 
@@ -64,6 +64,7 @@ class Relay:
         self._refusing: set[str] = set()  # nodes that have no room for it
         self._refusal: tuple[Head, bytes] | None = None  # what the last of them has said
         self._marks = Marks()  # of what the client has
+        self._id = ""  # of the answer, as the client has it
         self._node: Node | None = None
         self._response: aiohttp.ClientResponse | None = None
         self._whole: bytes | None = None  # of an answer that is not streamed
@@ -94,6 +95,7 @@ class Relay:
                 continue
             self._plans.served(self._asking.asked, node.member.name)
             self._trip.answered(node.member.name, response.status)
+            self._id = response.headers.get("x-request-id", "")
             return Head(response.status, response.headers)
 
     async def body(self) -> AsyncIterator[bytes]:
@@ -205,7 +207,7 @@ class Relay:
         asking = self._asking
         headers = {**asking.headers, **self._trip.asks(node.member.name)}
         if asking.asked.stream:
-            headers[HEADER] = "1"
+            headers |= {HEADER: "1", **({BEGUN: self._id} if self._id else {})}
         if encoders := self._nodes.encode_nodes(node, asking.request):
             headers |= {NODES_HEADER: write_nodes(encoders), KEY_HEADER: cluster_key()}
         url = URL(node.member.url + asking.path, encoded=True)

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from unifiedserve.messages.api import Delta
 
 HEADER = "x-token-marks"
+BEGUN = "x-begun-id"  # by a router, with `resume`: the id that the answer's reader has seen
 
 
 def wants_marks(request: Request) -> bool:

@@ -3,12 +3,18 @@
 import re
 import uuid
 
+_RESPONSE = re.compile(r"resp_[0-9a-f]{32}")
 _ITEM = re.compile(r"[a-z]+_(?P<stem>[0-9a-f]{32})_[0-9]+")
 
 
 def new_response_id() -> str:
     """Return the id of a response that will be stored."""
     return f"resp_{new_stem()}"
+
+
+def is_stored_id(text: str) -> bool:
+    """Tell whether a text looks as the ids of stored responses do."""
+    return _RESPONSE.fullmatch(text) is not None
 
 
 def new_stem() -> str:

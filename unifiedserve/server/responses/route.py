@@ -14,7 +14,7 @@ from starlette.responses import Response
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.messages.api import Delta
 from unifiedserve.server.access.caller import caller_of
-from unifiedserve.server.answers.marks import wants_marks
+from unifiedserve.server.answers.marks import BEGUN, wants_marks
 from unifiedserve.server.answers.respond import respond_named
 from unifiedserve.server.chat.route import begin_chat
 from unifiedserve.server.endpoint import JSON, Endpoint, Services, json_response
@@ -25,7 +25,7 @@ from unifiedserve.server.requests.renaming import naming, naming_in
 from unifiedserve.server.responses.bounds import check_bytes, checked_names, counted
 from unifiedserve.server.responses.conversion import asked_chat
 from unifiedserve.server.responses.exchange import Exchange, items, own_items
-from unifiedserve.server.responses.ids import new_response_id, new_stem, resumable_stem, stem_of
+from unifiedserve.server.responses.ids import is_stored_id, new_response_id, new_stem, resumable_stem, stem_of
 from unifiedserve.server.responses.objects import ResponseEvent, ResponseObject
 from unifiedserve.server.responses.references import resolved
 from unifiedserve.server.responses.reply import ResponsesReply
@@ -71,7 +71,7 @@ async def _begin(services: Services, request: Request) -> _Begun:
             exchange = Exchange(previous, data, await counted(data))
             count = checked_names([each.parts for each in [*earlier, exchange]], context)
             stored = _is_stored(asked, exchange, store)
-            id = new_response_id() if stored else request_id(request, "resp_")
+            id = _new_id(request, asked, store) if stored else request_id(request, "resp_")
             chat, names = await unless_few(count, lambda: asked_chat(asked, items(earlier), own))
             with naming(names):
                 deltas, chat_reply = await begin_chat(request, chat, id, services)
@@ -85,6 +85,14 @@ async def _begin(services: Services, request: Request) -> _Begun:
     engine = services.engine
     reply = ResponsesReply(asked, id, stem, engine.model_name, engine.sampling_defaults, chat_reply, finish)
     return _Begun(id, naming_in(deltas, names), reply, bool(asked.stream), asked.resume is not None)
+
+
+def _new_id(request: Request, asked: ResponsesRequest, store: ResponseStore) -> str:
+    """Return the id of a response to store: the one that its reader has seen, where the answer has begun elsewhere."""
+    begun = request.headers.get(BEGUN, "")
+    if asked.resume is not None and wants_marks(request) and is_stored_id(begun) and begun not in store:
+        return begun
+    return new_response_id()
 
 
 def _is_stored(asked: ResponsesRequest, exchange: Exchange, store: ResponseStore) -> bool:

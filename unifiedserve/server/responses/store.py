@@ -30,6 +30,9 @@ class ResponseStore:
         """Tell whether an exchange of so many bytes can be stored."""
         return size < self._most_bytes
 
+    def __contains__(self, id: str) -> bool:
+        return id in self._shelf
+
     def answered(self, id: str, caller: Caller) -> Exchange:
         """Return a response's exchange; raise RequestError 404 if it is not there, or not answered yet."""
         exchange = self._shelf.get(id, caller)
