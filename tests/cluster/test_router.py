@@ -87,6 +87,16 @@ async def test_another_node_goes_on_with_an_answer(breaks: list[int]) -> None:
                    for each in requests if "resume" in each)  # fmt: skip
 
 
+@pytest.mark.parametrize("begun", [[], [[]], [[0, 1, 2]]])
+async def test_an_answer_that_a_client_resumes_goes_on_from_both(begun: list[list[int]]) -> None:
+    first, second = FakeNode(), FakeNode(wait=1.0)
+    first.breaks_after = [6]
+    async with cluster(first, second) as own:
+        answer = await own.client.post(CHAT, json=asked(resume=begun))
+        assert answer.text == "data: " + WHOLE.split("data: ", 2 + sum(map(len, begun)))[-1]
+        assert second.requests[0]["resume"] == [list(range(6))]
+
+
 async def test_who_goes_on_hears_the_id_that_the_client_has() -> None:
     first, second = FakeNode(), FakeNode(wait=1.0)
     first.breaks_after = [5]

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import NamedTuple
 
 import aiohttp
@@ -219,6 +220,20 @@ class Relay:
         body = self._asking.body
         if (begun := self._marks.tokens) is None:
             return body
-        rest = body.lstrip().removeprefix(b"{").lstrip()
-        comma = b"" if rest.startswith(b"}") else b","
-        return b'{"resume":' + msgspec.json.encode(begun) + comma + rest
+        fields = body.strip()[:-1].rstrip()
+        comma = b"" if fields == b"{" else b","  # of two fields of a name the last one counts
+        return fields + comma + b'"resume":' + msgspec.json.encode(_joined(_resumed_by(body), begun)) + b"}"
+
+
+class _Resuming(msgspec.Struct):
+    resume: list[list[int]] | None = None
+
+
+def _resumed_by(body: bytes) -> list[list[int]]:
+    """Return the tokens from which a client had its answers go on, in a body that a node has taken."""
+    return msgspec.json.decode(body, type=_Resuming).resume or [] if b"resume" in body else []
+
+
+def _joined(given: Sequence[list[int]], begun: Sequence[list[int]]) -> list[list[int]]:
+    """Return the tokens of each answer that its reader has: those it came with, and those that followed."""
+    return [[*first, *rest] for first, rest in zip_longest(given, begun, fillvalue=[])]
