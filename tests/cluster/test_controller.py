@@ -223,6 +223,22 @@ async def test_a_restarted_controller_keeps_the_scale_and_starts_nothing(table: 
     assert len(table.specs) == started
 
 
+async def test_a_restarted_controller_starts_nothing_for_a_node_that_was_about_to_leave(table: Table) -> None:
+    cluster = cluster_of(Pool(name="a", count=2))
+    await ready(control(table, cluster))
+    (leaving, *_) = (actor for actor in table.names() if actor.startswith("a-"))
+    table.reports[leaving] = msgspec.structs.replace(table.reports[leaving], phase=Phase.DRAINING)
+    await until(lambda: len(table.of("a")) == 3)  # with the one in its place
+    end_all()
+    table.told.clear()
+    second = control(table, cluster, restarted=True)
+    await until(lambda: bool(table.told))
+    table.reports[leaving] = msgspec.structs.replace(table.reports[leaving], phase=Phase.STOPPED, url="")
+    await until(lambda: leaving not in table.reports)
+    await ready(second)
+    assert (await second.status()).pools[0].target == len(table.of("a")) == 2
+
+
 async def test_routers_are_not_told_that_there_is_none_before_nodes_are_heard(table: Table) -> None:
     cluster = cluster_of(Pool(name="a", count=2))
     await ready(control(table, cluster))

@@ -44,6 +44,7 @@ class Controller:
         self._began = time.monotonic()
         self._look()
         self._targets = {pool.name: self._first_target(pool, restarted) for pool in cluster.pool}
+        self._uncounted = set(self._targets) if restarted else set()  # pools whose targets may have leaving nodes in
         self._ports = cluster.router.ports
         self._scalers = {pool.name: PoolScaler(Limits(pool.least, pool.most)) for pool in cluster.pool if pool.scales}
         self._needed: dict[str, int] = {}  # by pool, of those that scale by load
@@ -86,6 +87,7 @@ class Controller:
         if count < (needed := self._needed.get(name, 0)):
             return f"pool {name} needs {needed} nodes for the requests that it has"
         self._targets[name] = count
+        self._uncounted.discard(name)
         return ""
 
     async def drain(self, name: str) -> str:
@@ -121,6 +123,8 @@ class Controller:
         self._look()
         if not self._is_settled():
             return
+        while self._uncounted:
+            self._leave_out_leaving(self._uncounted.pop())
         for name, scaler in self._scalers.items():
             self._scale_by_load(name, scaler)
         for name in dict.fromkeys([*self._targets, *(report.pool for report in self._reports())]):
@@ -142,6 +146,11 @@ class Controller:
         """Tell whether the nodes are known: a new controller must not tell routers that there are none."""
         known = all(watch.has_answered for watch in self._watches.values())
         return known or time.monotonic() - self._began > _SETTLING
+
+    def _leave_out_leaving(self, pool: str) -> None:
+        """Keep as many nodes as stay: at the restart nobody had told which of them were about to leave."""
+        leaving = sum(report.pool == pool and not report.stays for report in self._reports())
+        self._targets[pool] = max(0, self._targets[pool] - leaving)
 
     def _scale_by_load(self, pool: str, scaler: PoolScaler) -> None:
         watches = [watch for watch in self._watches.values() if watch.report.pool == pool]
