@@ -202,7 +202,7 @@ class Router:
 
 
 def create_app(router: Router, hosts: Hosts) -> web.Application:
-    """Return the app, to be served as long as the router is running, to requests for these hosts."""
+    """Return the app for requests to these hosts, to be served while the router runs."""
     app = web.Application(middlewares=[answering, asked_as(hosts)])
     app.on_response_prepare.append(_name_server)
     for path in GENERATING:
@@ -249,7 +249,7 @@ def _passed(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def _check_holder(kept: str, model: str, asked: Asked) -> None:
-    """Raise RequestError 404 if what a request names is kept by a node of another model than it asks for."""
+    """Raise RequestError 404 if a node of another model keeps what a request names."""
     if asked.model is None or asked.model == model:
         return
     advice = f": upload it for this one, with POST {_FILES}?model={asked.model}" if kept.startswith(_FILES) else ""

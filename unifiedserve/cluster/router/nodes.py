@@ -176,7 +176,7 @@ class Nodes:
 
     @property
     def asleep_models(self) -> dict[str, LoadReport]:
-        """Return the models of pools that sleep, each with what one of their nodes has told last."""
+        """Return the models of pools that sleep, each with a node's last report."""
         told = [report for pool in sorted(self._asleep) if (report := self._told.get(pool))]
         return {report.model: report for report in told if Stage.PREFILL in report.stages}
 

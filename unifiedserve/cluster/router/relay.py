@@ -230,10 +230,10 @@ class _Resuming(msgspec.Struct):
 
 
 def _resumed_by(body: bytes) -> list[list[int]]:
-    """Return the tokens from which a client had its answers go on, in a body that a node has taken."""
+    """Return the tokens that a client's own `resume` has, in a valid body."""
     return msgspec.json.decode(body, type=_Resuming).resume or [] if b"resume" in body else []
 
 
 def _joined(given: Sequence[list[int]], begun: Sequence[list[int]]) -> list[list[int]]:
-    """Return the tokens of each answer that its reader has: those it came with, and those that followed."""
+    """Return the tokens of each answer that its reader has by now."""
     return [[*first, *rest] for first, rest in zip_longest(given, begun, fillvalue=[])]
