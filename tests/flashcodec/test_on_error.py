@@ -1,6 +1,8 @@
 """Damaged videos: what is intact comes out as if nothing were wrong, and the batch tells what is not."""
 
+import gc
 import io
+import weakref
 from typing import Any
 
 import numpy as np
@@ -156,6 +158,31 @@ def test_concealed_frames_are_named(clip: ClipMaker) -> None:
     assert batch.damaged
     assert set(batch.damaged).issubset(shown)
     assert all("concealed" in str(error) for error in batch.damaged.values())
+
+
+@pytest.mark.parametrize("kind", ["skip", "nearest"])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_an_error_of_all_frames_keeps_no_file_open(cut: bytes, kind: Any, streamed: bool) -> None:
+    """Once it is gone, without the garbage collector."""
+
+    class File(io.BytesIO):
+        pass
+
+    def fail(file: File) -> None:
+        decoder = VideoDecoder(file, on_error=kind, num_threads=1)
+        with pytest.raises(DamagedError), decoder:
+            list(decoder.stream([148, 149])) if streamed else decoder.get_frames_at([148, 149])
+
+    gc.collect()
+    gc.disable()
+    try:
+        file = File(cut)
+        gone = weakref.ref(file)
+        fail(file)
+        del file
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("kind", ["skip", "nearest"])

@@ -138,6 +138,21 @@ def test_threads_share_a_decoder(path: Path) -> None:
             np.testing.assert_array_equal(frame, expected[index])
 
 
+def test_a_decoder_may_be_closed_while_another_thread_decodes(path: Path) -> None:
+    decoder = VideoDecoder(path, num_threads=1)
+    begun, found = threading.Event(), []
+
+    def read() -> None:
+        found.append(len(decoder.get_frames_at(list(range(100)), progress=lambda done, total: begun.set())))
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    assert begun.wait(TIMEOUT)
+    decoder.close()
+    reader.join(TIMEOUT)
+    assert found == [100]
+
+
 KINDS, WAYS = ("path", "bytes", "file", "own threads"), ("closed", "forgotten", "only opened", "in mid-stream")
 ALWAYS = {*((kind, "closed") for kind in KINDS), *(("path", how) for how in WAYS), ("own threads", "in mid-stream")}
 

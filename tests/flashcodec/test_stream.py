@@ -3,6 +3,7 @@
 import io
 import re
 import threading
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,55 @@ def test_a_stream_may_be_left(clip: ClipMaker) -> None:
             assert len(chunk)
             break
     assert len(decoder.get_frames_at([3])) == 1
+
+
+class WatchedSession:
+    """A session that tells whether the memory was still there when decoding to it ended."""
+
+    def __init__(self, session: _core.Session, ended: list[bool]) -> None:
+        self._session, self._ended = session, ended
+
+    def add(self, core: Any, frames: Any, layout: Any, out: Any, **options: Any) -> None:
+        self._memory = weakref.ref(out)
+        self._session.add(core, frames, layout, out, **options)
+
+    def take(self, timeout: float | None) -> _core.Output | None:
+        return self._session.take(timeout)
+
+    def cancel_all(self) -> None:
+        self._ended.append(self._memory() is not None)
+        self._session.cancel_all()
+
+
+def test_decoding_ends_before_its_memory_goes(clip: ClipMaker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in the window ahead, of which nothing has been taken yet."""
+    sessions: list[weakref.ref[WatchedSession]] = []
+    ended: list[bool] = []
+
+    def session(reader: reading.FrameReader) -> WatchedSession:
+        watched = WatchedSession(reader.engines.session(), ended)
+        sessions.append(weakref.ref(watched))
+        return watched
+
+    monkeypatch.setattr(reading, "WINDOW_BYTES", 30 * 180 * 320 * 3)
+    monkeypatch.setattr(reading.FrameReader, "session", session)
+    chunks = VideoDecoder(clip("h264_bframes.mp4"), num_threads=1).stream(range(150))
+    while len(sessions) < 2:
+        next(chunks)
+    del chunks
+    assert [each() for each in sessions] == [None, None]
+    assert len(ended) >= 2
+    assert all(ended)
+
+
+def test_a_stream_goes_on_after_its_decoder_was_closed(clip: ClipMaker) -> None:
+    with VideoDecoder(clip("h264_bframes.mp4"), num_threads=1) as decoder:
+        chunks = decoder.stream(range(150))
+        found = [len(next(chunks))]
+    rest = threading.Thread(target=lambda: found.extend(map(len, chunks)), daemon=True)
+    rest.start()
+    rest.join(60)
+    assert sum(found) == 150
 
 
 def peak_bytes(call: Callable[[], object]) -> int:

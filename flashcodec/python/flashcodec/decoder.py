@@ -119,8 +119,8 @@ class Decoder(ABC, Generic[ArrayT, FrameT, BatchT]):
 
     def __getstate__(self) -> tuple[Any, dict[str, Any]]:
         source, options = self._recipe
-        if isinstance(source, memoryview):
-            return source.tobytes(), options
+        if isinstance(source, memoryview | mmap.mmap):
+            return bytes(source), options
         if isinstance(source, PATHS + BYTES):
             return source, options
         raise TypeError(

@@ -56,9 +56,10 @@ class Engines:
     def scheduler(self) -> _core.Scheduler:
         if self._num_threads == 0:
             return scheduler_of(0, None, self._gpus)
-        if self._own is None or self._own[0] != os.getpid():
-            self._own = os.getpid(), scheduler_of(self._num_threads, None, self._gpus)
-        return self._own[1]
+        own = self._own
+        if own is None or own[0] != os.getpid():
+            own = self._own = os.getpid(), scheduler_of(self._num_threads, None, self._gpus)
+        return own[1]
 
     def session(self) -> _core.Session:
         return _core.Session(self.scheduler, OUTPUT_LIMIT)
@@ -73,8 +74,7 @@ class Engines:
         return _core.Session(scheduler_of(0) if self._gpus else self.scheduler, OUTPUT_LIMIT)
 
     def close(self) -> None:
-        if self._own is not None:
-            self._own[1].close()
+        """Let go of the threads. They end once nothing is read any more: a reader would wait for ever without them."""
         self._own = None
 
 
@@ -102,12 +102,12 @@ class FrameReader:
             if progress is not None:
                 progress(window.num_arrived, len(frames))
         if window.all_lost:
-            raise window.first_error
+            raise window.take_first_error()
         return window.batch(0, len(frames))
 
     def chunks(self, frames: Numbers) -> Iterator[FrameBatch]:
         """Yield the same in chunks of one or more frames. Each comes as soon as it and all before it are there."""
-        error: DecodeError | None = None
+        lost: list[DecodeError] = []
         anything = False
         windows = (_Window(self, frames[first:last]) for first, last in self._cuts(frames))
         window = next(windows, None)
@@ -117,13 +117,13 @@ class FrameReader:
                 anything = True
                 yield chunk
                 ahead = ahead or next(windows, None)  # not earlier: the caller had a chunk of the window before
-            if window.all_lost:
-                error = error or window.first_error
-                if self.on_error == "nearest":
-                    raise error
+            if window.all_lost and not lost:
+                lost.append(window.take_first_error())
+            if lost and self.on_error == "nearest":
+                raise lost.pop()
             window = ahead or next(windows, None)
-        if error is not None and not anything:
-            raise error
+        if lost and not anything:
+            raise lost.pop()
 
     def session(self) -> _core.Session:
         return self.engines.host_session() if isinstance(self.layout, DeepLayout) else self.engines.session()
@@ -178,13 +178,19 @@ class _Window:
             core = reader.stream.core
             self._session.add(core, frames, reader.layout.to_core(), memory.out, fast=reader.fast, report=report)
 
+    def __del__(self) -> None:
+        """End decoding before the memory that it writes to goes."""
+        session: _core.Session | None = getattr(self, "_session", None)
+        if session is not None:
+            session.cancel_all()
+
     @property
     def all_lost(self) -> bool:
         return self._on_error != "raise" and 0 < len(self.errors) == len(self._frames)
 
-    @property
-    def first_error(self) -> DecodeError:
-        return self.errors[min(self.errors)]
+    def take_first_error(self) -> DecodeError:
+        """Return the first error to be raised, whose traceback refers to this: it is no longer kept here."""
+        return self.errors.pop(min(self.errors))
 
     def arrivals(self) -> Iterator[None]:
         """Wait for places to be filled, or found damaged, again and again until all are."""
