@@ -358,6 +358,7 @@ MISTAKES = {
     "probe of a stream that is no video": (["probe", "CLIP", "--stream", "7"], ["--stream", "7"]),
     "plan for no device": (["plan", "CLIP", "--device", "gpu"], ["--device", "'gpu'"]),
     "plan for cores without a GPU": (["plan", "CLIP", "--decode-on", "gpu"], ["--decode-on gpu", "for cpu"]),
+    "plan of a stream of a huge number": (["plan", "CLIP", "--stream", "9" * 30], ["--stream"]),
     "plan of two choices": (["plan", "CLIP", "--fps", "1", "--frames", "3"], ["--frames", "--fps"]),
     "plan of no numbers": (["plan", "CLIP", "--indices", "1;2"], ["--indices", "1;2"]),
     "plan of a frame that is not there": (["plan", "CLIP", "--indices", "3,150"], ["--indices", "150"]),
@@ -372,6 +373,7 @@ MISTAKES = {
     "sample of no size": (["sample", "CLIP", "-o", "a.png", "--size", "0x9"], ["--size"]),
     "sample of a huge size": (["sample", "CLIP", "-o", "a/", "--size", "99999x99999"], ["--size"]),
     "sample of a huge sheet": (["sample", "CLIP", "-o", "a.png", "--size", "9000"], ["-o DIR/"]),
+    "sample of a sheet too wide for WebP": (["sample", "CLIP", "-o", "a.webp", "--columns", "60"], ["16383", ".png"]),
     "sample with columns of files": (["sample", "CLIP", "-o", "a/", "--columns", "3"], ["--columns"]),
     "bench of no rounds": (["bench", "CLIP", "--rounds", "0"], ["--rounds"]),
     "bench of text": (["bench", "CLIP", "--frames", "many"], ["--frames", "integer"]),
@@ -411,6 +413,15 @@ def test_what_cannot_be_decoded(call: Call, tmp_path: Path, name: str, content: 
     (line,) = err.splitlines()
     assert line.startswith(f"flashcodec: {path}: ")
     assert not sheet.exists()
+
+
+def test_brackets_in_the_name_of_a_sheet(call: Call, clip: ClipMaker, tmp_path: Path) -> None:
+    sheet = tmp_path / "[" / "red]a.png"
+    sheet.parent.mkdir()
+    for name in (sheet, tmp_path / "[bold]a.png", f"{tmp_path}/[/b].png"):
+        code, out, err = call("sample", clip("h264_bframes.mp4"), "--frames", "1", "-o", name)
+        assert (code, err) == (0, "")
+        assert out.startswith(f"{name}: 1 frames")
 
 
 def test_a_folder_that_cannot_be_written(call: Call, clip: ClipMaker, tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from flashcodec.serving import FlashCodec
 
 _CELL_SHORT_SIDE = 180
 _MOST_PIXELS = 1 << 28
-_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
+_LONGEST_SIDES = {".png": 2**31 - 1, ".jpg": 65500, ".jpeg": 65500, ".webp": 16383}
+_SUFFIXES = tuple(_LONGEST_SIDES)
 
 Size = tuple[int, int]  # width, height
 Pixels = npt.NDArray[np.uint8]
@@ -81,7 +82,9 @@ def sample(
     picture_size = _picture_size(video, size, single)
     write = _write_pictures if single else _write_sheet
     failures: list[DecodeError] = []
-    stdout().print(write(Decoding(video, targets, picture_size, failures), output, columns), soft_wrap=True)
+    stdout().print(
+        write(Decoding(video, targets, picture_size, failures), output, columns), soft_wrap=True, markup=False
+    )
     if failures:
         complain(f"{len(failures)} of {len(targets)} frames are missing: {failures[0]}")
         raise typer.Exit(1)
@@ -162,6 +165,12 @@ def _write_sheet(decoding: Decoding, path: str, columns: int | None) -> str:
 
     count, size = len(decoding.targets), decoding.size
     _, _, (width, height) = grid(count, size, columns)
+    longest = _LONGEST_SIDES[Path(path).suffix.lower()]
+    if max(width, height) > longest:
+        raise typer.BadParameter(
+            f"a sheet of {width}×{height} is too large for {Path(path).suffix}, which has {longest} pixels a side at "
+            "most: give other --columns, a smaller --size, or a name with .png"
+        )
     if width * height > _MOST_PIXELS:
         raise typer.BadParameter(
             f"a sheet of {width}×{height} is too large: give a smaller --size, or write single pictures with -o DIR/"
