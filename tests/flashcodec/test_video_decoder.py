@@ -1,6 +1,7 @@
 """VideoDecoder behaves as TorchCodec's: every call on both, side by side."""
 
 import io
+import mmap
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from flashcodec.errors import OutOfRangeError
+from flashcodec.timeline import Timeline
 from flashcodec_clips import ClipMaker, frame_hashes, hashes, run_ffmpeg
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -304,12 +307,15 @@ def test_bad_arguments_of_our_own_say_what_is_wrong(clip: ClipMaker) -> None:
         ({"interpolation": "nearest"}, "interpolation"),
         ({"device": "cuda"}, "flashcodec.torch"),
         ({"stream_index": -1}, "stream_index"),
+        ({"stream_index": 2**40}, "not a valid stream"),
     ]
     for arguments, message in bad:
         with pytest.raises(ValueError, match=message):
             VideoDecoder(path, **arguments)
     with pytest.raises(TypeError, match="integer"):
         VideoDecoder(path, size=(2.5, 3))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="stream_index must be an integer"):
+        VideoDecoder(path, stream_index=0.5)  # type: ignore[arg-type]
 
 
 def sources(path: Path) -> dict[str, Any]:
@@ -335,7 +341,10 @@ def test_more_sources(clip: ClipMaker) -> None:
     path = clip("h264_opengop.mp4")
     data = path.read_bytes()
     expected = VideoDecoder(path)[30]
-    for source in (bytearray(data), memoryview(data), analyse_bitstream(path)):
+    with path.open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(VideoDecoder(mapped)))[30], expected)
+    for source in (bytearray(data), memoryview(data), mapped, analyse_bitstream(path)):
         np.testing.assert_array_equal(VideoDecoder(source)[30], expected)
 
 
@@ -406,6 +415,30 @@ def test_a_batch_is_torchcodecs(clip: ClipMaker) -> None:
             type(batch)(batch.data[0][0], batch.pts_seconds, batch.duration_seconds)
         with pytest.raises(ValueError, match="shape"):
             type(batch)(batch.data, batch.pts_seconds[:5], batch.duration_seconds)
+
+
+@pytest.mark.parametrize("large", [2**63, 2**64 - 1])
+def test_numbers_beyond_int64_are_no_frames(clip: ClipMaker, large: int) -> None:
+    """As int64 they are negative, and would count from the end."""
+    decoder = VideoDecoder(clip("h264_bframes.mp4"))
+    for call in (lambda: decoder[large], lambda: decoder.get_frame_at(large)):
+        with pytest.raises(IndexError, match="must be less than 150"):
+            call()
+    with pytest.raises(IndexError, match="must be less than 150"):
+        decoder.get_frames_at(np.array([large], np.uint64))
+
+
+def test_narrow_floats_are_not_rounded_into_the_video() -> None:
+    begin = 0.06673333333333334
+    before = np.float32(begin)
+    assert float(before) < begin
+    timeline = Timeline(np.array([begin, 0.1]), 0.2)
+    with pytest.raises(OutOfRangeError):
+        timeline.at(np.array([before]))
+    with pytest.raises(ValueError, match="Invalid start seconds"):
+        timeline.between(before, 0.2)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="Invalid start seconds"):
+        timeline.at_rate(before, 0.2, 25)  # type: ignore[arg-type]
 
 
 def test_slices_may_go_backwards(clip: ClipMaker) -> None:

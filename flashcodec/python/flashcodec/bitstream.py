@@ -33,6 +33,9 @@ Source = PathSource | BytesSource | FileLike
 
 Indices = Sequence[int] | npt.NDArray[np.integer[Any]]
 
+_LARGEST = np.iinfo(np.int64).max
+_LARGEST_STREAM = 2**31 - 1  # that the core can be asked for
+
 
 class Gop(NamedTuple):
     """Hold packets in decoding order from a key packet up to the next one.
@@ -155,10 +158,11 @@ class Bitstream:
     """
 
     def __init__(self, source: Source, stream_index: int | None = None, limits: Limits | None = None) -> None:
-        if stream_index is not None and stream_index < 0:
+        wanted = -1 if stream_index is None else min(to_index("stream_index", stream_index), _LARGEST_STREAM)
+        if stream_index is not None and wanted < 0:
             raise ValueError(f"stream_index must not be negative, got {stream_index}")
         limits = Limits() if limits is None else limits
-        self.core = _core.Bitstream(_open(source), -1 if stream_index is None else stream_index, limits.to_core())
+        self.core = _core.Bitstream(_open(source), wanted, limits.to_core())
 
     @property
     def num_frames(self) -> int:
@@ -315,6 +319,8 @@ def to_indices(indices: Indices) -> npt.NDArray[np.int64]:
         return np.empty(0, np.int64)
     if array.dtype.kind not in "iu":
         raise ArgumentTypeError(f"frame indices must be integers, got {array.dtype}")
+    if array.dtype.kind == "u":
+        array = np.minimum(array, _LARGEST)  # no frame either; as int64 a larger one would be negative
     return np.ascontiguousarray(array, np.int64)
 
 

@@ -1,5 +1,6 @@
 """Share what decoders have in common, whatever kind of arrays they return."""
 
+import mmap
 import numbers
 import operator
 from abc import ABC, abstractmethod
@@ -102,8 +103,8 @@ class Decoder(ABC, Generic[ArrayT, FrameT, BatchT]):
     def close(self) -> None:
         """Let go of the source and of threads of its own.
 
-        Frames that were returned stay valid; the methods that decode raise ValueError from now on. A `with` block
-        closes its decoder, too.
+        Frames that were returned stay valid; the methods that decode raise ValueError from now on. Streams and calls of
+        other threads that have begun go on to their end. A `with` block closes its decoder, too.
         """
         if self._reader is not None:
             self._reader.engines.close()

@@ -1,5 +1,6 @@
 """Open the bytes of videos and images: paths and bytes-like objects."""
 
+import mmap
 import os
 import stat
 from typing import Any, BinaryIO
@@ -10,9 +11,9 @@ import numpy.typing as npt
 from flashcodec.errors import SourceError
 
 PathSource = str | os.PathLike[str] | os.PathLike[bytes]
-BytesSource = bytes | bytearray | memoryview | npt.NDArray[np.uint8]
+BytesSource = bytes | bytearray | memoryview | mmap.mmap | npt.NDArray[np.uint8]
 PATHS = (str, os.PathLike)
-BYTES = (bytes, bytearray, memoryview, np.ndarray)
+BYTES = (bytes, bytearray, memoryview, mmap.mmap, np.ndarray)
 
 _KINDS = {
     stat.S_IFDIR: "a directory",

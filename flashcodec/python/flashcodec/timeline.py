@@ -34,14 +34,15 @@ class Timeline:
         times = np.atleast_1d(np.asarray(seconds))
         if times.ndim != 1 or (times.size and times.dtype.kind not in "biuf"):
             raise ValueError(f"Couldn't convert timestamps input to a tensor: no list of seconds, but {seconds!r}")
+        times = times.astype(np.float64)  # before they are compared: bounds would be rounded to narrower floats
         bad = ~((times >= self.begin) & (times < self.end))
         if bad.any():
             raise OutOfRangeError(f"Invalid pts in seconds: {times[bad][0]}. {self._bounds}")
-        return self._shown(times.astype(np.float64))
+        return self._shown(times)
 
     def between(self, start: float, stop: float) -> Numbers:
         """Return the frames shown in [start, stop), the one on show at the start first; none if that is empty."""
-        self._check_range(start, stop)
+        start, stop = self._checked_range(start, stop)
         if start == stop:
             return np.empty(0, np.int64)
         first = int(self._shown(np.array([start]))[0])
@@ -54,7 +55,7 @@ class Timeline:
         There are as many as (stop - start) * fps rounded (half up). Raises ValueError for a range or a rate that makes
         no sense.
         """
-        self._check_range(start, stop)
+        start, stop = self._checked_range(start, stop)
         if not isinstance(fps, SupportsFloat):
             raise ArgumentTypeError(f"fps must be a number, not {fps!r}")
         if not 0 < fps < math.inf:
@@ -67,13 +68,16 @@ class Timeline:
     def _shown(self, times: Times) -> Numbers:
         return np.searchsorted(self.pts_seconds, times, side="right").astype(np.int64) - 1
 
-    def _check_range(self, start: float, stop: float) -> None:
+    def _checked_range(self, start: float, stop: float) -> tuple[float, float]:
+        """Return both as Python's floats; narrower ones would round what they are compared with."""
+        start, stop = float(start), float(stop)
         if not start <= stop:
             raise ValueError(f"Invalid start seconds: {start} is after the stop seconds, {stop}.")
         if not self.begin <= start < self.end:
             raise ValueError(f"Invalid start seconds: {start}. {self._bounds}")
         if not stop <= self.end:
             raise ValueError(f"Invalid stop seconds: {stop}. It must be less than or equal to {self.end}.")
+        return start, stop
 
     @property
     def _bounds(self) -> str:

@@ -1,5 +1,6 @@
 """Provide TorchCodec's VideoDecoder."""
 
+import mmap
 import os
 from collections.abc import Sequence
 from functools import partial
@@ -27,7 +28,7 @@ from flashcodec.torch.transforms import from_torchvision
 
 __all__ = ["CpuFallbackStatus", "VideoDecoder", "VideoStreamMetadata"]
 
-Source = str | os.PathLike[str] | bytes | bytearray | memoryview | FileLike | torch.Tensor
+Source = str | os.PathLike[str] | bytes | bytearray | memoryview | mmap.mmap | FileLike | torch.Tensor
 
 
 class VideoDecoder(Decoder[torch.Tensor, Frame, FrameBatch]):
