@@ -89,6 +89,7 @@ class Subject(NamedTuple):
     frame_tokens: float = 0.0
     gpus: int = 1  # that compute each pass together
     encoder_efficiency: float = 0.0  # 0: as the language model's
+    keeps_visual: bool = False
     given: Mapping[str, tuple[float, str]] = {}  # costs that a paper's text gives, with their sources
     interference: Mapping[Stage, Mapping[Stage, float]] = {}
     interference_source: str = ""
@@ -197,6 +198,7 @@ SUBJECTS = {
     ),
     "a100x4-llama-3.2-11b": Subject(
         "llama-3.2-11b", A100, LLAMA_8B, VIT_H, 0.4, 0.01, 4 * 1601, gpus=4, encoder_efficiency=0.25,
+        keeps_visual=True,
         note="ModServe Table 1: tensor parallelism over four; the encoder gains a factor of two by it (assumed: §3.1 "
         "has its shortest time at four)",
     ),
@@ -224,6 +226,7 @@ def profile_of(subject: Subject) -> HardwareProfile:
         image_tokens=subject.image_tokens,
         frame_tokens=subject.frame_tokens,
         patches_a_token=max(1, round(encoder.patches / encoder.tokens)),
+        keeps_visual=subject.keeps_visual,
     )
     sources = {f"costs.{name}": source for name, (_, source) in costs.items()}
     sources |= {"device": f"data sheet; {subject.note}", "model_sizes": "the model's configuration"}

@@ -173,6 +173,29 @@ def test_file_objects_that_fail(clip: ClipMaker) -> None:
         VideoDecoder(Wrong(b"something"))
 
 
+class Interrupted(io.BytesIO):
+    """A file whose reads meet Ctrl-C."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        raise KeyboardInterrupt
+
+
+def test_an_interrupted_analysis_is_no_damage() -> None:
+    """Whoever goes on after damaged files can still be stopped."""
+    with pytest.raises(KeyboardInterrupt):
+        Bitstream(Interrupted(b"something"))
+
+
+class Unsought(io.BytesIO):
+    def seek(self, offset: int, whence: int = 0, /) -> None:  # type: ignore[override]
+        super().seek(offset, whence)
+
+
+def test_a_file_that_does_not_tell_its_place() -> None:
+    with pytest.raises(TypeError, match=r"seek\(\) of the file object did not return a position"):
+        VideoDecoder(Unsought(b"something"))
+
+
 def test_tables_that_claim_millions_of_frames_are_refused(clip: ClipMaker) -> None:
     data = bytearray(clip("h264_fragmented.mp4").read_bytes())
     run = data.index(b"trun") + 4

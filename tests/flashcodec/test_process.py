@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from flashcodec_clips import ClipMaker
 
-from flashcodec import Bitstream, VideoDecoder, analyse_bitstream
+from flashcodec import Bitstream, FlashCodec, VideoDecoder, analyse_bitstream
 
 TIMEOUT = 120.0
 
@@ -103,6 +103,41 @@ def test_a_decoder_works_on_both_sides_of_a_fork(path: Path, kind: str, num_thre
         assert run_in_process("fork", _compare, decoder, expected) == [True] * 3
         assert decoder.get_frames_at([70, 3, 41]).data.tobytes() == expected
     decoder.close()
+
+
+class Gated(io.BytesIO):
+    """A file whose reads wait while its gate is closed."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self.gate.wait()
+        return super().read(size)
+
+
+def _take(codec: FlashCodec, done: Any) -> None:
+    try:
+        codec.get_decoding_output()
+    except RuntimeError as error:
+        done.put(str(error))
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_requests_stay_with_the_process_that_began_them(path: Path) -> None:
+    """Their threads are not in a forked one, which would wait for ever."""
+    file = Gated(path.read_bytes())
+    stream = analyse_bitstream(file)
+    with FlashCodec() as codec:
+        file.gate.clear()
+        codec.add_decoding_request(stream, [3])
+        assert "belongs to the parent process" in run_in_process("fork", _take, codec)
+        file.gate.set()
+        output = codec.get_decoding_output()
+        assert output is not None
+        assert output.done
 
 
 class Frames:

@@ -56,6 +56,7 @@ def test_targets_that_nothing_meets_end_with_1(failed: Failed, profile_file: str
     ("arguments", "words"),
     [
         (["--devices", "0"], ["--devices 0", "one device"]),
+        (["--devices", "10000"], ["--devices 10000", "64 at most", "behind a router"]),
         (["--devices", "2"], ["all of whose cores are one device"]),
         (["--slo-ttft-per-video-second", "1"], ["add to --slo-ttft"]),
         ([], ["goodput needs targets"]),

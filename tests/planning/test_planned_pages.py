@@ -8,6 +8,7 @@ from unifiedserve.bench.slo import Slo
 from unifiedserve.config import Order
 from unifiedserve.config.memory import MIB, MemoryOptions
 from unifiedserve.models.families.qwen2_5_vl.rules import MediaRules
+from unifiedserve.placement import Stage
 from unifiedserve.planning.bounds import most_throughput
 from unifiedserve.planning.candidates import Candidate
 from unifiedserve.planning.case import Case
@@ -15,6 +16,7 @@ from unifiedserve.planning.explanation import explain
 from unifiedserve.planning.pages import free_pages
 from unifiedserve.planning.planner import make_plan
 from unifiedserve.planning.search import Effort
+from unifiedserve.planning.work import least_work
 from unifiedserve.planning.workload import RequestSize, Workload
 from unifiedserve.profiles import HardwareProfile, ModelSizes
 
@@ -74,3 +76,21 @@ def test_a_patch_is_as_large_as_the_models() -> None:
     free = free_pages(profile(), candidate.table(2))
     assert free
     assert free.patch == sizes.patch_buffer_mib * MIB // (sizes.patch_page_rows * rules.row_bytes)
+
+
+def test_visual_tokens_that_answers_attend_to_are_no_part_of_the_prompt() -> None:
+    """Their model's requests are those of texts, for the KV cache and for prefill; they are encoded all the same."""
+    sizes = msgspec.structs.replace(SMALL.model_sizes, keeps_visual=True)
+    beside: HardwareProfile = msgspec.structs.replace(SMALL, model_sizes=sizes)
+    large = RequestSize("image", 30, 4, pixels=(80_000,) * 15)  # more visual tokens than the KV cache has room for
+    workload = Workload("images", (large, large), (0.0, 1.0))
+    candidate = Candidate(method="", label="", placement=ON_CORES)
+    within, kept = Case(SMALL, workload, TARGETS), Case(beside, workload, TARGETS)
+    assert len(within.refused(candidate)) == 2
+    assert not kept.refused(candidate)
+    run = kept.simulate(candidate, 0.1)
+    assert run
+    assert [len(record.token_times) for record in run.records] == kept.tokens
+    assert {record.prompt_tokens for record in run.records} == {30}
+    work = least_work(kept.arrivals[0], beside, candidate)
+    assert work[Stage.PREFILL] < work[Stage.ENCODE] / 10

@@ -131,6 +131,7 @@ WITHOUT_GPU = pytest.mark.skipif(gpu.has_device(), reason="there is a GPU")
         ),
         (["serve", "--port", "0", "--compare", "--placement", "monolithic"], ["--compare", "leave one out"]),
         (["serve", "--port", "0", "--no-pacing", "--slo-tbt", "50"], ["--no-pacing", "--slo-tbt", "leave one out"]),
+        (["serve", "--port", "0", "--slo-tbt", "inf"], ["--slo-tbt inf", "finite number"]),
         (
             ["serve", "--port", "0", "--device", "cpu", "--gpu-threads", "decode=50"],
             ["--gpu-threads", "means nothing on a CPU"],

@@ -1,5 +1,6 @@
 """Group all options of the daemon."""
 
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -51,7 +52,10 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def check(self) -> None:
-        """Raise ConfigError for options that contradict each other."""
+        """Raise ConfigError for options that contradict each other, and for numbers without an end."""
+        for name, value in self.given.items():
+            if isinstance(value, float) and not isfinite(value):
+                raise ConfigError(f"--{name.replace('_', '-')} {value}: must be a finite number; leave it out for none")
         if self.scheduling.naive and self.machine.placement != "monolithic":
             raise ConfigError("--naive needs --placement monolithic: give both")
         workers = self.machine.workers.instances

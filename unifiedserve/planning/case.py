@@ -14,10 +14,11 @@ from unifiedserve.planning.arrivals import arrivals_of, at_rate
 from unifiedserve.planning.candidates import Candidate
 from unifiedserve.planning.objective import Latencies, last_due, latencies
 from unifiedserve.planning.pages import free_pages, is_refused, kv_mib
+from unifiedserve.planning.work import prompt_tokens
 from unifiedserve.planning.workload import Workload
 from unifiedserve.profiles import HardwareProfile
 from unifiedserve.scheduling import Targets, budget_of
-from unifiedserve.scheduling.simulation import Cores, Gpus, Sharing, Simulated, Simulator
+from unifiedserve.scheduling.simulation import Cores, Gpus, Rules, Sharing, Simulated, Simulator
 
 _LOOKS = 16  # at the requests that have failed while a run goes on
 _ROUNDING = 1e-9
@@ -62,7 +63,7 @@ class Case:
                 sent=at / rate,
                 token_times=list(times),
                 ended=times[-1] if times else 0.0,
-                prompt_tokens=sum(arrival.gaps) + sum(arrival.units),
+                prompt_tokens=prompt_tokens(arrival, self.profile),
                 video_seconds=sum(size.seconds),
             )
             for uid, (size, at, arrival, times) in enumerate(
@@ -110,7 +111,11 @@ class Case:
             return frozenset()
         key = free.kv, len(placement.memories) == 1
         if key not in self._refused:
-            uids = (each.ticket.uid for each in self.arrivals if is_refused(each, free, rolls=key[1]))
+            uids = (
+                each.ticket.uid
+                for each in self.arrivals
+                if is_refused(each, prompt_tokens(each, self.profile), free, rolls=key[1])
+            )
             self._refused[key] = frozenset(uids)
         return self._refused[key]
 
@@ -133,6 +138,7 @@ class Case:
             costs,
             sharing,
             targets=Targets(config),
+            rules=Rules(keeps_visual=self.profile.model_sizes.keeps_visual),
             dual_streams=candidate.runs_dual(self.profile.device.kind),
         )
         if goal is not None and self._fails(simulator, refused, rate, goal, until):

@@ -32,13 +32,12 @@ def free_pages(profile: HardwareProfile, placement: Placement) -> FreePages | No
     )
 
 
-def is_refused(arrival: Arrival, free: FreePages, *, rolls: bool) -> bool:
-    """Tell whether a server refuses a request: a buffer is too small even when all else is idle.
+def is_refused(arrival: Arrival, prompt: int, free: FreePages, *, rolls: bool) -> bool:
+    """Tell whether a server refuses a request of so many tokens: a buffer is too small even when all else is idle.
 
     With `rolls` its media may go through a window (as `engine/admission/buffers.py`).
     """
-    tokens = sum(arrival.gaps) + sum(arrival.units) + arrival.generate - 1
-    if -(-tokens // _DEFAULTS.kv_page_tokens) > free.kv:
+    if -(-(prompt + arrival.generate - 1) // _DEFAULTS.kv_page_tokens) > free.kv:
         return True
     units = [BufferPages(arrival.patch_pages, -(-unit // free.visual_page_tokens)) for unit in arrival.units]
     buffers, total = BufferPages(free.patch, free.visual), total_of(units)

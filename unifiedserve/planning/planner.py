@@ -12,6 +12,8 @@ from unifiedserve.planning.pool import Pool
 from unifiedserve.planning.ranking import SHOWN
 from unifiedserve.planning.search import Effort, Search, Tried
 
+_MOST_DEVICES = 64
+
 
 def make_plan(
     case: Case,
@@ -65,6 +67,11 @@ def check(case: Case, devices: int, objective: Objective) -> None:
     """Raise ConfigError for what cannot be planned, whatever is tried."""
     if devices < 1:
         raise ConfigError(f"--devices {devices}: a placement needs one device at least")
+    if devices > _MOST_DEVICES:
+        raise ConfigError(
+            f"--devices {devices}: one engine has {_MOST_DEVICES} at most; plan for fewer, and have as many such engines "
+            "behind a router"
+        )
     if case.profile.device.kind == "cpu" and devices > 1:
         raise ConfigError(
             f"--devices {devices}: the profile is of a CPU, all of whose cores are one device: leave it out"

@@ -10,6 +10,11 @@ from unifiedserve.scheduling.simulation import Arrival
 Work = Mapping[Stage, float]
 
 
+def prompt_tokens(arrival: Arrival, profile: HardwareProfile) -> int:
+    """Return the tokens that are prefilled, and that the KV cache holds."""
+    return sum(arrival.gaps) + (0 if profile.model_sizes.keeps_visual else sum(arrival.units))
+
+
 def least_work(arrival: Arrival, profile: HardwareProfile, candidate: Candidate) -> dict[Stage, float]:
     """Return the device seconds of a request in each stage. Batches are as full as the candidate lets them be.
 
@@ -17,7 +22,7 @@ def least_work(arrival: Arrival, profile: HardwareProfile, candidate: Candidate)
     """
     costs, device = profile.costs, profile.device
     visual = sum(arrival.units)
-    prompt = sum(arrival.gaps) + visual
+    prompt = prompt_tokens(arrival, profile)
     chunk = candidate.prefill_chunk_tokens or max(prompt, 1)
     batch = candidate.encode_budget_tokens + max(arrival.units, default=0)
     return {

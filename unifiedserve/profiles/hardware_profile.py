@@ -35,6 +35,7 @@ class ModelSizes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     image_tokens: Count = 0  # visual tokens of a typical image
     frame_tokens: Size = 0.0  # of one frame of a video
     patches_a_token: Count = 4
+    keeps_visual: bool = False  # visual tokens are no part of the prompt: answers attend to them beside it
 
 
 class HardwareProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

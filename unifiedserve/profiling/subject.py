@@ -82,6 +82,7 @@ def _model_sizes(processor: Processor, weights: dict[Any, float], kv_token_bytes
         image_tokens=image.tokens if image else 0,
         frame_tokens=round(clip.tokens / len(clip.frame_indices), 1) if clip else 0.0,
         patches_a_token=max(1, round(image.patches / image.tokens)) if image else 0,
+        keeps_visual=processor.keeps_visual_rows,
     )
 
 

@@ -255,8 +255,13 @@ void bind_bitstream(py::module_& module) {
 
   py::class_<Bitstream, std::shared_ptr<Bitstream>>(module, "Bitstream")
       .def(py::init([](SourcePtr source, int stream_index, const Limits& limits) {
-             const native::ReleasedGil release;
-             return std::make_shared<Bitstream>(std::move(source), stream_index, limits);
+             try {
+               const native::ReleasedGil release;
+               return std::make_shared<Bitstream>(source, stream_index, limits);
+             } catch (const DecodeError&) {
+               raise_interruption(*source);
+               throw;
+             }
            }),
            py::arg("source"), py::arg("stream_index"), py::arg("limits"))
       .def_property_readonly("num_packets", [](const Bitstream& s) { return s.packets().size(); })

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <mutex>
 #include <utility>
 
@@ -17,7 +18,9 @@ namespace {
 class FileLikeSource : public Source {
  public:
   FileLikeSource(py::object file, std::string name) : file_(std::move(file)), name_(std::move(name)) {
-    size_ = file_.attr("seek")(0, 2).cast<int64_t>();
+    const py::object end = file_.attr("seek")(0, 2);
+    if (PyIndex_Check(end.ptr()) == 0) throw py::type_error("seek() of the file object did not return a position");
+    size_ = end.cast<int64_t>();
   }
   ~FileLikeSource() override {
     const py::gil_scoped_acquire gil;
@@ -25,6 +28,11 @@ class FileLikeSource : public Source {
   }
   FileLikeSource(const FileLikeSource&) = delete;
   FileLikeSource& operator=(const FileLikeSource&) = delete;
+
+  // Throws what has interrupted a call of the file, such as KeyboardInterrupt. To be called with the GIL.
+  void raise_interruption() {
+    if (interruption_) std::rethrow_exception(std::exchange(interruption_, nullptr));
+  }
 
   const std::string& name() const override { return name_; }
   int64_t size() const override { return size_; }
@@ -42,6 +50,7 @@ class FileLikeSource : public Source {
       std::memcpy(out.data(), view.data(), count);
       return count;
     } catch (py::error_already_set& error) {
+      if (!error.matches(PyExc_Exception)) interruption_ = std::current_exception();
       throw DecodeError(name_, -1, std::string("reading the file object failed: ") + error.what(), ErrorKind::kSource,
                         offset);
     }
@@ -52,6 +61,7 @@ class FileLikeSource : public Source {
   std::string name_;
   int64_t size_ = 0;
   std::mutex mutex_;
+  std::exception_ptr interruption_;
 };
 
 }  // namespace
@@ -64,6 +74,10 @@ SourcePtr open_buffer(const py::object& bytes_like, std::string name) {
 
 SourcePtr open_file_like(py::object file, std::string name) {
   return std::make_shared<FileLikeSource>(std::move(file), std::move(name));
+}
+
+void raise_interruption(Source& source) {
+  if (auto* file = dynamic_cast<FileLikeSource*>(&source)) file->raise_interruption();
 }
 
 }  // namespace flashcodec

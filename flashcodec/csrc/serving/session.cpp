@@ -35,6 +35,7 @@ uint64_t Session::add(BitstreamPtr stream, const std::vector<int64_t>& frames, L
 
 std::optional<Output> Session::take(std::chrono::duration<double> timeout) {
   std::optional<Output> output = outputs_->take(timeout);
+  if (!output && scheduler_->inherited()) throw std::runtime_error("this decoder pool belongs to the parent process");
   if (!output) return std::nullopt;
   if (output->done) {
     const std::lock_guard lock(mutex_);
