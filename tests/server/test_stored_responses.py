@@ -94,6 +94,17 @@ async def test_a_response_that_goes_on_here_is_stored_under_the_id_that_its_read
     assert await ids(**{"X-Begun-Id": "resp_1", "X-Token-Marks": "1"}) != {"resp_1"}
 
 
+async def test_calls_have_the_same_ids_wherever_a_response_goes_on() -> None:
+    headers = {"X-Begun-Id": "resp_" + "0a" * 16, "X-Token-Marks": "1"}
+    body = {"input": "Rain?", "tools": FLAT_TOOLS, "stream": True, "resume": []}
+    found = set[str]()
+    for _ in range(2):
+        async with connected(answering(FULL)) as client:
+            found |= set(re.findall('"call_id":"([^"]+)"', (await client.post(PATH, json=body, headers=headers)).text))
+    (id,) = found
+    assert re.fullmatch("call_[0-9a-f]{24}", id)
+
+
 async def test_a_branch_goes_on_from_an_earlier_response(client: httpx.AsyncClient, engine: ScriptedEngine) -> None:
     first = (await respond(client, "one"))["id"]
     for _ in range(2):

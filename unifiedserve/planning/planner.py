@@ -69,8 +69,8 @@ def check(case: Case, devices: int, objective: Objective) -> None:
         raise ConfigError(f"--devices {devices}: a placement needs one device at least")
     if devices > _MOST_DEVICES:
         raise ConfigError(
-            f"--devices {devices}: one engine has {_MOST_DEVICES} at most; plan for fewer, and have as many such engines "
-            "behind a router"
+            f"--devices {devices}: one engine has {_MOST_DEVICES} at most; plan for fewer, and have several "
+            "engines behind a router"
         )
     if case.profile.device.kind == "cpu" and devices > 1:
         raise ConfigError(

@@ -27,6 +27,12 @@ def resumable_stem(response_id: str) -> str:
     return uuid.uuid5(uuid.NAMESPACE_URL, response_id).hex
 
 
+def call_id(item_id: str, like: str) -> str:
+    """Return the id of an item's call in the form of another: the same at every server, as the item's."""
+    prefix = "call_" if like.startswith("call_") else ""
+    return prefix + uuid.uuid5(uuid.NAMESPACE_URL, item_id).hex[: len(like) - len(prefix)]
+
+
 def stem_of(response_id: str) -> str:
     """Return what the ids of a stored response's items share."""
     return response_id.removeprefix("resp_")

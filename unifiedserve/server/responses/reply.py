@@ -12,6 +12,7 @@ from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.server.chat.objects import ChunkDelta, ToolCallDelta
 from unifiedserve.server.chat.reply import Reply
 from unifiedserve.server.errors import status_of
+from unifiedserve.server.responses.ids import call_id
 from unifiedserve.server.responses.objects import (
     CachedTokens,
     IncompleteDetails,
@@ -117,7 +118,8 @@ class ResponsesReply:
 
     def _call(self, call: ToolCallDelta) -> Iterator[Event]:
         if call.id is not None:
-            yield from self._open(OutputCall(id=self._new_id("fc"), call_id=call.id, name=call.function.name or ""))
+            id = self._new_id("fc")
+            yield from self._open(OutputCall(id=id, call_id=call_id(id, call.id), name=call.function.name or ""))
         if call.function.arguments:
             assert isinstance(self._item, OutputCall)
             self._item.arguments += call.function.arguments
