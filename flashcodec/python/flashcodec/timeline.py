@@ -70,6 +70,9 @@ class Timeline:
 
     def _checked_range(self, start: float, stop: float) -> tuple[float, float]:
         """Return both as Python's floats; narrower ones would round what they are compared with."""
+        for seconds in (start, stop):
+            if not isinstance(seconds, SupportsFloat):
+                raise ArgumentTypeError(f"a range of seconds has numbers, not {seconds!r}")
         start, stop = float(start), float(stop)
         if not start <= stop:
             raise ValueError(f"Invalid start seconds: {start} is after the stop seconds, {stop}.")
