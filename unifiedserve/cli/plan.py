@@ -48,7 +48,7 @@ def run(asked: PlanOptions) -> int:
 
 
 def _check(asked: PlanOptions) -> None:
-    """Raise ConfigError for numbers that are infinite, and for a folder that could not be written."""
+    """Raise ConfigError for infinite numbers, and for a folder that cannot be written."""
     for name in ("slo_ttft", "slo_tbt", "slo_ttft_per_video_second", "slo_ttft_per_prompt_token", "device_cost"):
         if isinf(1000 * (getattr(asked, name) or 0.0)):
             raise ConfigError(f"--{name.replace('_', '-')} {getattr(asked, name):g}: must be a finite number")

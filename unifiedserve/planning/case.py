@@ -102,9 +102,9 @@ class Case:
         return free_pages(self.profile, candidate.table(self.profile.device.cores)) is not None
 
     def refused(self, candidate: Candidate) -> frozenset[int]:
-        """Return the uids of the requests that a candidate's server refuses, because they need more pages than it has.
+        """Return the uids of requests that a candidate has too few pages for.
 
-        A client sees no token of them.
+        Its server refuses them: a client sees no token.
         """
         placement = candidate.table(self.profile.device.cores)
         if (free := free_pages(self.profile, placement)) is None:

@@ -236,4 +236,5 @@ def _resumed_by(body: bytes) -> list[list[int]]:
 
 def _joined(given: Sequence[list[int]], begun: Sequence[list[int]]) -> list[list[int]]:
     """Return the tokens of each answer that its reader has by now."""
-    return [[*first, *rest] for first, rest in zip_longest(given, begun, fillvalue=[])]
+    nothing = list[int]()
+    return [[*first, *rest] for first, rest in zip_longest(given, begun, fillvalue=nothing)]
