@@ -55,7 +55,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         """Raise ConfigError for options that contradict each other, and for numbers without an end."""
         for option, value in self.given.items():
             if isinstance(value, float) and not isfinite(value):
-                raise ConfigError(f"--{option.replace('_', '-')} {value}: must be a finite number; leave it out for none")
+                raise ConfigError(f"--{option.replace('_', '-')} {value}: must be a finite number")
         if self.scheduling.naive and self.machine.placement != "monolithic":
             raise ConfigError("--naive needs --placement monolithic: give both")
         workers = self.machine.workers.instances
