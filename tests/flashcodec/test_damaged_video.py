@@ -103,6 +103,10 @@ def test_limits_of_analysis_are_held_and_named(clip: ClipMaker) -> None:
         assert caught.value.source == str(path)
     enough = Limits(max_pixels=320 * 180, max_frames=150, max_source_bytes=size, max_analysis_seconds=60)
     assert flashcodec.analyse_bitstream(path, limits=enough).num_frames == 150
+    names = ("max_pixels", "max_frames", "max_source_bytes", "max_analysis_seconds", "max_decode_seconds")
+    for value in (None, 2**80):
+        free = flashcodec.analyse_bitstream(path, limits=Limits(**dict.fromkeys(names, value)))
+        assert VideoDecoder(free).get_frame_at(149).data.size
 
 
 def test_a_scan_of_packets_ends_at_the_limits(clip: ClipMaker) -> None:

@@ -105,6 +105,15 @@ def test_a_decoder_works_on_both_sides_of_a_fork(path: Path, kind: str, num_thre
     decoder.close()
 
 
+@pytest.mark.parametrize("opened", [FlashCodec, lambda **options: VideoDecoder(b"nothing", **options)])
+@pytest.mark.parametrize(
+    ("threads", "error"), [(-1, ValueError), (2**40, ValueError), (1025, ValueError), ("two", TypeError)]
+)
+def test_numbers_of_threads_that_cannot_be(opened: Callable[..., Any], threads: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match="num_threads must"):
+        opened(num_threads=threads)
+
+
 class Gated(io.BytesIO):
     """A file whose reads wait while its gate is closed."""
 

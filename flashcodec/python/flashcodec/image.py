@@ -24,7 +24,7 @@ from flashcodec.counts import check_parts
 from flashcodec.errors import DamagedError, DecodeError, LimitError, UnsupportedError
 from flashcodec.heads import check_cost, check_icon, orientation
 from flashcodec.layouts import Layout
-from flashcodec.limits import Limits
+from flashcodec.limits import MAX_PIXELS
 from flashcodec.sources import BYTES, PATHS, BytesSource, PathSource, bytes_of, name_of, open_binary
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 ImageSource = PathSource | BytesSource
 
-MAX_PIXELS = Limits.max_pixels
 
 MAX_SIDE = 32768
 """Pixels; images wider or higher are refused."""

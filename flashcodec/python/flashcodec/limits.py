@@ -4,6 +4,10 @@ from dataclasses import dataclass
 
 from flashcodec import _core
 
+MAX_PIXELS = 8192 * 8192
+_MOST = 2**31 - 1  # that FFmpeg takes
+_MOST_BYTES = 2**63 - 1
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -19,8 +23,8 @@ class Limits:
     Raises ValueError for a limit that is not positive.
     """
 
-    max_pixels: int = 8192 * 8192
-    max_frames: int = 4_194_304
+    max_pixels: int | None = MAX_PIXELS
+    max_frames: int | None = 4_194_304
     max_source_bytes: int | None = None
     max_analysis_seconds: float | None = 60.0
     max_decode_seconds: float | None = None
@@ -32,9 +36,9 @@ class Limits:
 
     def to_core(self) -> _core.Limits:
         limits = _core.Limits()
-        limits.max_pixels = self.max_pixels
-        limits.max_packets = min(self.max_frames, 2**31 - 1)
-        limits.max_source_bytes = self.max_source_bytes or 2**63 - 1
+        limits.max_pixels = min(self.max_pixels or _MOST, _MOST)
+        limits.max_packets = min(self.max_frames or _MOST, _MOST)
+        limits.max_source_bytes = min(self.max_source_bytes or _MOST_BYTES, _MOST_BYTES)
         limits.max_analysis_seconds = self.max_analysis_seconds or float("inf")
         limits.max_decode_seconds = self.max_decode_seconds or float("inf")
         return limits

@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from flashcodec import _core
-from flashcodec.bitstream import Bitstream, to_index
+from flashcodec.bitstream import Bitstream
 from flashcodec.errors import DamagedError, DecodeError
 from flashcodec.frames import FrameBatch
 from flashcodec.layouts import DeepLayout, Layout
-from flashcodec.serving import OUTPUT_LIMIT, scheduler_of
+from flashcodec.serving import OUTPUT_LIMIT, checked_threads, scheduler_of
 from flashcodec.timeline import nearest
 
 Pixels = npt.NDArray[np.uint8]
@@ -46,9 +46,7 @@ class Engines:
     """Hold the process-wide pool of decoding threads, or one's own. A forked child starts it again."""
 
     def __init__(self, num_threads: int, gpus: tuple[int, ...] = ()) -> None:
-        self._num_threads = to_index("num_threads", num_threads)
-        if self._num_threads < 0:
-            raise ValueError(f"num_threads must not be negative, got {num_threads}")
+        self._num_threads = checked_threads(num_threads)
         self._gpus = gpus
         self._own: tuple[int, _core.Scheduler] | None = None
 

@@ -8,18 +8,19 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
 
 from flashcodec import _core
-from flashcodec.bitstream import Bitstream, Indices, Source, analyse_bitstream, to_indices
+from flashcodec.bitstream import Bitstream, Indices, Source, analyse_bitstream, to_index, to_indices
 from flashcodec.errors import ArgumentError, DecodeError
 from flashcodec.layouts import Layout, RGBLayout
 from flashcodec.limits import Limits
 
 OUTPUT_LIMIT = 256 << 20
+_MOST_THREADS = 1024
 
 _DECODE_ON = {"fastest": _core.DecodeOn.FASTEST, "cpu": _core.DecodeOn.CORES, "gpu": _core.DecodeOn.GPU}
 
@@ -112,8 +113,7 @@ class FlashCodec:
         output_limit: int = OUTPUT_LIMIT,
         memory_limit: int | None = None,
     ) -> None:
-        if num_threads < 0:
-            raise ValueError(f"num_threads must not be negative, got {num_threads}")
+        num_threads = checked_threads(num_threads)
         if output_limit <= 0 or (memory_limit is not None and memory_limit <= 0):
             raise ValueError("output_limit and memory_limit must be positive")
         if memory_limit is not None and num_threads == 0:
@@ -298,6 +298,16 @@ class _Shared:
 
 
 _shared = _Shared()
+
+
+def checked_threads(num_threads: SupportsIndex) -> int:
+    """Return a number of threads. Raises ArgumentTypeError for no whole number, ValueError for one out of range."""
+    threads = to_index("num_threads", num_threads)
+    if threads < 0:
+        raise ValueError(f"num_threads must not be negative, got {num_threads}")
+    if threads > _MOST_THREADS:
+        raise ValueError(f"num_threads must be at most {_MOST_THREADS}, got {num_threads}; 0 has one for each core")
+    return threads
 
 
 def scheduler_of(num_threads: int, memory_limit: int | None = None, gpus: tuple[int, ...] = ()) -> _core.Scheduler:

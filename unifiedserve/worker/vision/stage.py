@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple
 
 import msgspec
 from flashcodec.image import WHITE, Background
+from flashcodec.limits import MAX_PIXELS
 
-import flashcodec
 from unifiedserve.config import DecodeOn, ImageBackground, VideoDecoderName
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.pages import Pages
@@ -87,7 +87,7 @@ class VisionStage:
         wake: Callable[[], None],
         decoder: VideoDecoderName = "flashcodec",
         decode_on: DecodeOn = "fastest",
-        max_pixels: int = flashcodec.Limits.max_pixels,
+        max_pixels: int = MAX_PIXELS,
         background: ImageBackground = "white",
         reading: Reading | None = None,
         memory_of: Callable[[Route], str] = lambda route: FIRST_MEMORY,
