@@ -73,7 +73,10 @@ DRAWN: dict[str, Draw] = {
     "papers/simulated/*.json": beside(
         simulated.figure.draw, lambda found: msgspec.convert(found, simulated.figure.Figure)
     ),
-    "plan-proof*.json": beside(plan_proof.draw, lambda found: msgspec.convert(found, plan_proof.Results)),
+    **dict.fromkeys(  # with one rate a server there is no goodput to draw
+        ("plan-proof.json", "plan-proof-replayed.json"),
+        beside(plan_proof.draw, lambda found: msgspec.convert(found, plan_proof.Results)),
+    ),
     "quantization.json": quantization,
     "scheduler-step.json": beside(
         scheduler_step.draw, lambda found: [scheduler_step.Point(**each) for each in found["points"]]
