@@ -36,6 +36,7 @@ from unifiedserve.device.panels import (
     weight_bits,
 )
 from unifiedserve.device.selection import files_of, open_device, select_device
+from unifiedserve.device.uploads import upload_behind
 
 __all__ = [
     "CPU",
@@ -67,5 +68,6 @@ __all__ = [
     "panels_shape",
     "select_device",
     "to_panels",
+    "upload_behind",
     "weight_bits",
 ]

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from unifiedserve.device import upload_behind
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.sampling.seen import Seen
 
@@ -70,7 +71,7 @@ def adjust(
     adjusted = logits.clone(memory_format=torch.contiguous_format)
     flat = adjusted.view(-1)
     for row, mask in allowed.items():
-        adjusted[row].masked_fill_(~mask.to(logits.device, non_blocking=True), -math.inf)
+        adjusted[row].masked_fill_(~upload_behind(mask, logits.device), -math.inf)
     if biases:
         places, numbers = _upload(biases, adjusted)
         flat[places] += numbers
@@ -104,11 +105,11 @@ def _penalise_repetition(
     flat = logits.view(-1)
     places, numbers = _upload(changes, logits)
     if pending:
-        rows = torch.tensor(pending.rows).to(logits.device, non_blocking=True)
+        rows = upload_behind(torch.tensor(pending.rows), logits.device)
         own = torch.tensor([params[row].repetition_penalty for row in pending.rows])
         tokens = pending.tokens.clamp(min=0)  # of a row that is void, if it has not been decided
         places = torch.cat((places, rows * logits.shape[1] + tokens))
-        numbers = torch.cat((numbers, own.to(logits.device, non_blocking=True)))
+        numbers = torch.cat((numbers, upload_behind(own, logits.device)))
     values = flat[places]
     flat[places] = torch.where(values > 0, values / numbers, values * numbers)
 
@@ -123,4 +124,4 @@ def _upload(changes: Sequence[_Change], logits: Tensor) -> tuple[Tensor, Tensor]
     """Return the places of all changes in the logits, row after row, and their numbers."""
     places = torch.cat([change.row * logits.shape[1] + change.tokens for change in changes])
     numbers = torch.cat([change.numbers for change in changes])
-    return places.to(logits.device, non_blocking=True), numbers.to(logits.device, non_blocking=True)
+    return upload_behind(places, logits.device), upload_behind(numbers, logits.device)

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from unifiedserve.device import upload_behind
 from unifiedserve.messages.sampling_params import CANDIDATES, MAX_LOGPROBS, SEED_LIMIT, SamplingParams
 from unifiedserve.sampling.adjust import Pending, adjust
 from unifiedserve.sampling.pick import Pick, pick_one_of_few
@@ -241,4 +242,4 @@ def _logprobs(logits: Tensor, chosen: Tensor) -> Tensor:
 
 def _upload(numbers: Sequence[object], dtype: torch.dtype, device: torch.device) -> Tensor:
     """Copy numbers to a device behind the work that it has, without waiting for that."""
-    return torch.tensor(numbers, dtype=dtype).to(device, non_blocking=True)
+    return upload_behind(torch.tensor(numbers, dtype=dtype), device)

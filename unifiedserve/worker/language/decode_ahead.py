@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from unifiedserve.device import Decoder, DecodeRow, DecodeStep
+from unifiedserve.device import Decoder, DecodeRow, DecodeStep, upload_behind
 from unifiedserve.messages.wire import Token
 from unifiedserve.sampling.adjust import Pending
 from unifiedserve.worker.language.sampler import Drawing, Key, Sampler
@@ -139,7 +139,7 @@ class DecodeAhead:
         newest = self._flights[-1]
         drawn = newest.drawing.draw.tokens
         places = {key: place for place, key in enumerate(newest.sequences)}
-        own = torch.tensor([places[key] for key in rows]).to(drawn.device, non_blocking=True)
+        own = upload_behind(torch.tensor([places[key] for key in rows]), drawn.device)
         return Pending(list(rows.values()), drawn[own])
 
     def _scattered(self, sequences: Collection[Key]) -> bool:
