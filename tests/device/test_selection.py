@@ -106,6 +106,12 @@ def test_a_cpu_is_batch_invariant_anyway(caplog: pytest.LogCaptureFixture) -> No
     ]
 
 
+def test_only_batch_invariant_towers_do_without_flash_attention() -> None:
+    for invariant in (True, False):  # one after the other in a process, as where they are compared
+        _ = CudaDevice(EngineConfig.of(batch_invariant=invariant)).kernels
+        assert torch.backends.cuda.flash_sdp_enabled() is not invariant
+
+
 def test_flashinfer_is_not_batch_invariant(gpu: Callable[..., None]) -> None:
     gpu()
     CudaDevice(EngineConfig.of(batch_invariant=True)).check("bfloat16")

@@ -50,8 +50,8 @@ class CudaDevice:
         from unifiedserve.device.triton.operators import TritonPointwise
 
         torch.backends.cuda.enable_cudnn_sdp(False)  # it would build a graph for every size of picture that is new
-        if self._batch_invariant:
-            torch.backends.cuda.enable_flash_sdp(False)  # it may split keys by how many sequences there are
+        # flash attention may split keys by how many sequences there are
+        torch.backends.cuda.enable_flash_sdp(not self._batch_invariant)
         attention = attention_backend(self._attention, self, batch_invariant=self._batch_invariant)
         return CudaKernels(
             self,
