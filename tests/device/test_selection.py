@@ -28,8 +28,8 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Pretend that there is a GPU, Triton, and a torch for CUDA 13, except for what is given."""
 
     def pretend(built_for: str | None = "13.0", triton: bool = True, gpus: int = 1, **given: Any) -> None:
-        found = SimpleNamespace(**{**GPU, **given})
-        monkeypatch.setattr(support, "list_gpus", lambda: [found] * gpus)
+        found = [SimpleNamespace(**{**GPU, "place": f"cuda:{number}", **given}) for number in range(gpus)]
+        monkeypatch.setattr(support, "list_gpus", lambda: found)
         monkeypatch.setattr(device, "free_bytes", lambda place: 1 << 30)
         monkeypatch.setattr(torch.version, "cuda", built_for)
         monkeypatch.setattr(support.importlib.util, "find_spec", lambda name: object() if triton else None)
@@ -45,6 +45,19 @@ def test_a_gpu_that_can_be_used_is_used(gpu: Callable[..., None]) -> None:
     gpu()
     assert chosen() == chosen(device="cuda") == "cuda"
     assert chosen(device="cpu") == "cpu"
+
+
+def test_the_engine_asks_no_gpu_that_it_does_not_use(gpu: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu(gpus=2)
+    asked: list[str] = []
+
+    def free_bytes(place: str) -> int:
+        asked.append(place)
+        return 1 << 30
+
+    monkeypatch.setattr(device, "free_bytes", free_bytes)
+    select_device(EngineConfig.of(placement="vep@cuda:1+d@cuda:1")).room()
+    assert asked == ["cuda:1"]
 
 
 @pytest.mark.parametrize(

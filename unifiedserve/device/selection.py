@@ -37,12 +37,12 @@ def select_device(config: EngineConfig) -> Device:
     if config.machine.device == "cpu":
         return _cpu(config)
     from unifiedserve.device.cuda.sharing import stay_outside
-    from unifiedserve.device.cuda.support import has_gpu, obstacle
+    from unifiedserve.device.cuda.support import has_gpu, obstacle, used_gpus
 
     stay_outside()
     reason = obstacle(config)
     if reason is None:
-        return open_device("cuda", config)
+        return open_device("cuda", config).at(used_gpus(config)[0].place)  # others may be full, or not for us
     if config.machine.device == "cuda":
         raise ConfigError(f"--device cuda: {reason}")
     _log.log(logging.WARNING if has_gpu() else logging.INFO, "computing on the CPU: %s", reason)

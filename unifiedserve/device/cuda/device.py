@@ -25,7 +25,7 @@ from unifiedserve.errors import ConfigError
 class CudaDevice:
     """Run a GPU that this process sees.
 
-    In a worker the first one is its own, in the engine it has the lowest number.
+    In a worker the first one is its own, in the engine the first of those that it uses.
     """
 
     name: DeviceName = "cuda"
