@@ -146,6 +146,16 @@ def test_an_index_lists_files_of_its_folder_only(tmp_path: Path, name: object) -
         weight_files(tmp_path)
 
 
+def test_a_whole_file_of_weights_excludes_others(tmp_path: Path) -> None:
+    """Folders hold the same weights in an author's own format, too, or those from before they were quantised."""
+    for name in ("consolidated.safetensors", "model-00001-of-00001.safetensors"):
+        (tmp_path / name).touch()
+    (tmp_path / "model.safetensors.index.json").write_text('{"weight_map": {"a": "model-00001-of-00001.safetensors"}}')
+    assert [path.name for path in weight_files(tmp_path)] == ["model-00001-of-00001.safetensors"]
+    (tmp_path / "model.safetensors").touch()
+    assert [path.name for path in weight_files(tmp_path)] == ["model.safetensors"]
+
+
 def test_weights_that_are_no_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "model.safetensors")
     with pytest.raises(ConfigError, match=r"no \.safetensors file"):

@@ -190,6 +190,7 @@ def test_a_checkpoint_that_does_not_fit_its_config(error_of: Callable[..., str],
 
 def test_a_shard_that_is_not_there(error_of: Callable[..., str], tmp_path: Path) -> None:
     make_checkpoint(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
     index = {"weight_map": {"lm_head.weight": "model-00002-of-00002.safetensors"}}
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
     assert "does not hold: model-00002-of-00002.safetensors" in error_of("serve", "--port", "0", str(tmp_path))

@@ -6,6 +6,7 @@ from typing import Any
 
 from unifiedserve.errors import ConfigError
 
+WHOLE_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 GGUF_TABLE = "gguf.json"  # in the folder that stands for a GGUF file (models/gguf/)
 
@@ -26,7 +27,12 @@ def read_json(path: Path, default: dict[str, Any] | None = None) -> dict[str, An
 
 
 def weight_files(model_dir: Path) -> list[Path]:
-    """List a checkpoint's safetensors files in order; raises ConfigError if there are none or one is missing."""
+    """List a checkpoint's safetensors files in order; raises ConfigError if there are none or one is missing.
+
+    As in transformers, the single file that has its name comes before an index, and excludes all others.
+    """
+    if (model_dir / WHOLE_FILE).is_file():
+        return [model_dir / WHOLE_FILE]
     index = model_dir / INDEX_FILE
     if not index.is_file():
         found = sorted(path for path in model_dir.glob("*.safetensors") if path.is_file())
