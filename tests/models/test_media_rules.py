@@ -16,6 +16,7 @@ from reference import Case, Reference
 from unifiedserve.errors import ConfigError
 from unifiedserve.models.base import ALL_FRAMES, MediaOptions, Processor, PromptError, VideoInfo
 from unifiedserve.models.families.qwen2_5_vl.rules import MediaRules, frame_size, read_rules, resized, sample_frames
+from unifiedserve.models.registry import load_processor
 from unifiedserve.models.tiny import make_checkpoint
 
 sides = st.integers(1, 5000)
@@ -215,6 +216,14 @@ def test_an_image_processor_serves_videos_too(tmp_path: Path) -> None:
     (directory / "video_preprocessor_config.json").unlink()
     image, video_rules = read_rules(directory)
     assert image == video_rules
+
+
+def test_the_first_name_of_an_image_processor(tmp_path: Path) -> None:
+    """R1-Onevision-7B and copies of early Qwen2.5-VL call it so."""
+    directory = make_checkpoint(tmp_path / "early")
+    path = directory / "preprocessor_config.json"
+    path.write_text(path.read_text().replace('"Qwen2VLImageProcessor"', '"Qwen2_5_VLImageProcessor"'))
+    assert load_processor(directory).plan_image(640, 480, MediaOptions()).units == 1
 
 
 def test_malformed_rules(tmp_path: Path) -> None:

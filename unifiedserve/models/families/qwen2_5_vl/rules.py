@@ -23,7 +23,8 @@ from unifiedserve.models.processor_rules import Rules, image_file, raw_rules, vi
 
 MAX_ASPECT_RATIO = 200
 DEFAULT_FPS = 2.0  # what qwen-vl-utils takes, for checkpoints that leave sampling to the caller
-IMAGE_PROCESSORS = frozenset({"Qwen2VLImageProcessor"})
+#: the second one is what the first checkpoints of Qwen2.5-VL call the first
+IMAGE_PROCESSORS = frozenset({"Qwen2VLImageProcessor", "Qwen2_5_VLImageProcessor"})
 LIMITS = {"min_pixels": "shortest_edge", "max_pixels": "longest_edge"}  # the same, by their names within `size`
 #: with their names in config.json's vision_config
 PATCH_FIELDS = {
