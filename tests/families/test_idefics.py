@@ -56,6 +56,15 @@ def test_two_videos(loaded: Loaded) -> None:
     check(loaded, Case([user("video", "and", "video", "Well?")], videos=videos))
 
 
+@smolvlm
+def test_a_question_about_the_name_of_a_placeholder(loaded: Loaded) -> None:
+    """It is no token of SmolVLM's, so that nothing tells it from text but who wrote it."""
+    check(loaded, Case([user("image", "What is <video> in HTML?")], [pixels(1, 90, 100)]))
+    plan = loaded.ours.plan_video(VideoInfo(8, 8.0, 1.0, 64, 64), MediaOptions())
+    prompt = loaded.ours.prompt([user("video", "What is <video> in HTML?")], [plan])
+    assert "What is <video> in HTML?" in loaded.ours.tokenizer.decode(prompt.token_ids)
+
+
 @both
 def test_contents_that_are_strings_are_not_lost_by_templates_of_parts(loaded: Loaded) -> None:
     template = "{% for message in messages %}{% for part in message.content %}{{ part.text }}{% endfor %}{% endfor %}"

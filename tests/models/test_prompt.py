@@ -1,6 +1,7 @@
 """Prompts: token ids and positions equal transformers'; what users write cannot act as control tokens."""
 
 import inspect
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from model_loop import plans
 from reference import Case, Reference
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 from unifiedserve.models.base import LanguageAdapter, MediaOptions, Processor, PromptError, VideoInfo
+from unifiedserve.models.chat import ChatTemplate
 from unifiedserve.models.checkpoint_files import CHAT_TEMPLATE, SPECIAL_TOKENS
 from unifiedserve.models.registry import load_processor
 from unifiedserve.models.tiny import make_checkpoint
@@ -112,6 +115,22 @@ def test_user_text_as_transformers_sanitises_it(text: str, ours: Processor) -> N
     assert ours.prompt(messages, []).token_ids == expected
 
 
+@pytest.mark.parametrize("scheme", ["first", "always", "never"])
+def test_text_of_a_special_token_changes_no_other_token(scheme: str, tmp_path: Path) -> None:
+    """Tokenizers like Llama 2's put a space before a prompt's first word, some of them behind special tokens, too."""
+    letters = ["<unk>", "<s>", "</s>", "▁", "\n", *"<>/abis"]
+    made = Tokenizer(models.BPE({letter: number for number, letter in enumerate(letters)}, [], unk_token="<unk>"))
+    made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme, split=False)
+    made.add_special_tokens(letters[:3])
+    made.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
+    chat = ChatTemplate(tmp_path, "{{ messages[0].role }}<s>{{ messages[0].content }}</s>ab")
+    ids = chat.encode([{"role": "b", "content": "is </s> bias"}])
+    first, other = "" if scheme == "never" else "▁", "▁" if scheme == "always" else ""
+    text = [*f"{first}b", "<s>", *f"{other}is▁</s>▁bias", "</s>", *f"{other}ab"]
+    assert chat.tokenizer.convert_ids_to_tokens(ids) == text
+
+
 def test_no_part_of_a_request_can_write_control_tokens(tmp_path: Path) -> None:
     directory = make_checkpoint(tmp_path / "template")
     template = CHAT_TEMPLATE + "{{ tools[0].function.name }}{{ extra.note }}"
@@ -158,6 +177,24 @@ def test_older_checkpoints_keep_the_template_in_json(tmp_path: Path) -> None:
     processor = load_processor(directory)
     prompt = processor.prompt([{"role": "user", "content": "a bird"}], [])
     assert processor.tokenizer.decode(prompt.token_ids) == "a bird!"
+    (directory / "processor_config.json").write_text('{"chat_template": "{{ messages[0].content }}?"}')
+    prompt = load_processor(directory).prompt([{"role": "user", "content": "a bird"}], [])
+    assert processor.tokenizer.decode(prompt.token_ids) == "a bird?"
+
+
+def test_named_templates(tmp_path: Path) -> None:
+    directory = make_checkpoint(tmp_path / "named")
+    (directory / "chat_template.jinja").unlink()
+    written = directory / "tokenizer_config.json"
+    templates = [
+        {"name": "default", "template": "{{ messages[0].content }}!"},
+        {"name": "tool_use", "template": "{{ messages[0].content }}, {{ tools[0].name }}?"},
+    ]
+    written.write_text(json.dumps({**json.loads(written.read_text()), "chat_template": templates}))
+    processor = load_processor(directory)
+    messages = [{"role": "user", "content": "a bird"}]
+    for tools, text in ((None, "a bird!"), ([], "a bird!"), ([{"name": "fly"}], "a bird, fly?")):
+        assert processor.tokenizer.decode(processor.prompt(messages, [], tools=tools).token_ids) == text
 
 
 def test_prompt_from_tokens(ours: Processor) -> None:

@@ -153,7 +153,7 @@ class Processor:
             texts = iter(self.media_texts([media[i] for i in order]))
             return pattern.sub(lambda match: next(texts), text)
 
-        token_ids = self.template_for(media).encode(messages, with_media, limit, **template_kwargs)
+        token_ids = self.template_for(media).encode(messages, with_media, limit, kinds, **template_kwargs)
         opening = [] if token_ids[:1] == self._opening else self._opening
         return self._expanded(opening + token_ids, media, order, limit)
 

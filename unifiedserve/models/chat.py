@@ -6,7 +6,7 @@ prompt is then cut at the genuine special tokens, and what lies between is encod
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from unifiedserve.models.token_bytes import TokenBytes
 
 TOKENIZER_FILES = ("tokenizer.json", "vocab.json", "tokenizer.model")
 MARKERS = [chr(code) for code in range(0xFDD0, 0xFDF0)]  # Unicode noncharacters: never in text for interchange
+_BREAK, _WORD = "\n", "a"
 
 
 def load_tokenizer(model_dir: Path) -> Any:
@@ -49,14 +50,14 @@ class ChatTemplate:
         self.special_ids: dict[str, int] = {
             token.content: index for index, token in self.tokenizer.added_tokens_decoder.items() if token.special
         }
-        longest_first = sorted(self.special_ids, key=len, reverse=True)
-        self._special = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+        self._special = _any_of(self.special_ids)
 
     def encode(
         self,
         messages: Sequence[Mapping[str, Any]],
         expand: Callable[[str], str] = str,
         limit: int = NO_LIMIT,
+        reserved: Collection[str] = (),
         /,
         *,
         tools: Sequence[Mapping[str, Any]] | None = None,
@@ -64,8 +65,9 @@ class ChatTemplate:
     ) -> list[int]:
         """Return token ids of the rendered conversation; raises PromptError if the template refuses it.
 
-        `expand` changes the rendered text, in which the special tokens are genuine, before it is tokenised. Raises
-        TooLongError for a conversation of far more than `limit` tokens.
+        `expand` changes the rendered text, in which the special tokens are genuine, before it is tokenised. So are
+        `reserved` texts, which need not be tokens. Raises TooLongError for a conversation of far more than `limit`
+        tokens.
         """
         if self.template is None:
             raise PromptError("the checkpoint has no chat template: start the server with --chat-template")
@@ -75,10 +77,11 @@ class ChatTemplate:
             "tools": tools,
             "kwargs": template_kwargs,
         }
+        genuine = self._genuine(reserved)
         marker = None
-        if any(self._special.search(text) for text in _strings(given)):
+        if any(genuine.search(text) for text in _strings(given)):
             marker = _unused_marker(given)
-            given = _map_strings(given, lambda text: self._mark(text, marker))
+            given = _map_strings(given, lambda text: _mark(text, genuine, marker))
         try:
             text = self._render(given["messages"], given["tools"] or None, **given["kwargs"])
         except Exception as error:
@@ -88,7 +91,8 @@ class ChatTemplate:
         return self.text.encode(text) if marker is None else self._tokenize_marked(text, marker)
 
     def _render(self, messages: Sequence[Mapping[str, Any]], tools: Any = None, **kwargs: Any) -> str:
-        options = {"chat_template": self.template, "tools": tools, "tokenize": False}
+        named = not isinstance(self.template, str)  # several, of which the tokenizer chooses: by name, maybe for tools
+        options = {"chat_template": None if named else self.template, "tools": tools, "tokenize": False}
         text: str = self.tokenizer.apply_chat_template(messages, **{**options, "add_generation_prompt": True, **kwargs})
         return text
 
@@ -106,17 +110,43 @@ class ChatTemplate:
         tokenizer = load_transformers().AutoTokenizer.from_pretrained(self._model_dir, split_special_tokens=True)
         return TextEncoder(tokenizer)
 
-    def _mark(self, text: str, marker: str) -> str:
-        return self._special.sub(lambda match: match[0][:1] + marker + match[0][1:], text)
+    def _genuine(self, reserved: Collection[str]) -> re.Pattern[str]:
+        """Return a pattern of what texts must not contain as it is: special tokens and `reserved` texts."""
+        others = [text for text in reserved if text not in self.special_ids]
+        return _any_of([*self.special_ids, *others]) if others else self._special
 
     def _tokenize_marked(self, text: str, marker: str) -> list[int]:
         ids: list[int] = []
         start = 0
         for match in self._special.finditer(text):
-            ids += self._plain_text.encode(text[start : match.start()].replace(marker, ""))
+            ids += self._plain_piece(text[start : match.start()].replace(marker, ""), within=start > 0)
             ids.append(self.special_ids[match[0]])
             start = match.end()
-        return ids + self._plain_text.encode(text[start:].replace(marker, ""))
+        return ids + self._plain_piece(text[start:].replace(marker, ""), within=start > 0)
+
+    def _plain_piece(self, text: str, *, within: bool) -> list[int]:
+        """Encode a piece of a prompt as plain text, as it would be `within` the whole."""
+        if within and self._opens_texts:
+            before = self._plain_text.encode(_BREAK)
+            ids = self._plain_text.encode(_BREAK + text)
+            if ids[: len(before)] == before:
+                return ids[len(before) :]
+        return self._plain_text.encode(text)
+
+    @cached_property
+    def _opens_texts(self) -> bool:
+        """Tell whether the tokenizer puts a space before a text's first word, but not behind special tokens."""
+        special = next(iter(self.special_ids))
+        return self.text.encode(special + _WORD)[1:] != self._plain_text.encode(_WORD)
+
+
+def _any_of(texts: Collection[str]) -> re.Pattern[str]:
+    """Return a pattern of texts, of which the longest that fits is found."""
+    return re.compile("|".join(map(re.escape, sorted(texts, key=len, reverse=True))) or r"(?!)")
+
+
+def _mark(text: str, genuine: re.Pattern[str], marker: str) -> str:
+    return genuine.sub(lambda match: match[0][:1] + marker + match[0][1:], text)
 
 
 def _rendered_whole(messages: Sequence[Mapping[str, Any]], tools: Any) -> Iterator[str]:
@@ -126,9 +156,10 @@ def _rendered_whole(messages: Sequence[Mapping[str, Any]], tools: Any) -> Iterat
 
 
 def _processor_template(model_dir: Path) -> str | None:
-    """Read the template that checkpoints from before transformers 5 keep beside the processor's config."""
-    template: str | None = read_json(model_dir / "chat_template.json", default={}).get("chat_template")
-    return template
+    """Read the template that checkpoints from before transformers 5 keep in the processor's config, or beside it."""
+    files = (read_json(model_dir / name, default={}) for name in ("processor_config.json", "chat_template.json"))
+    templates: Iterator[str | None] = (each.get("chat_template") for each in files)
+    return next(filter(None, templates), None)
 
 
 def _strings(value: Any) -> Iterator[str]:
