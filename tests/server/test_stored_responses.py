@@ -43,6 +43,19 @@ async def check_gone(client: httpx.AsyncClient, id: str, reason: str, **headers:
 # Conversations
 
 
+async def test_a_chain_that_leads_back_to_itself_ends(client: httpx.AsyncClient) -> None:
+    id = f"resp_{'a' * 32}"
+    begun = {"X-Token-Marks": "1", "X-Begun-Id": id}
+    await client.post(PATH, json={"input": "a", "resume": []}, headers=begun)
+    second = (await respond(client, "b", id))["id"]
+    many = [{"role": "user", "content": "c"}] * 1001  # that are read beside the event loop
+    body = {"input": many, "resume": [], "previous_response_id": second}
+    third, _ = await asyncio.gather(client.post(PATH, json=body, headers=begun), client.delete(f"{PATH}/{id}"))
+    assert (third.status_code, third.json()["id"]) == (200, id)
+    response = await client.post(PATH, json={"input": "d", "previous_response_id": id})
+    check_missing(response, id, "leads back to itself", "previous_response_id")
+
+
 async def test_a_chain_is_the_whole_conversation() -> None:
     engine = answering(FULL)
     async with connected(engine) as client:

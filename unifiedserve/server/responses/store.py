@@ -47,17 +47,20 @@ class ResponseStore:
     def earlier(self, id: str | None, caller: Caller) -> list[Exchange]:
         """Return the exchanges up to this response, the first one first.
 
-        Raises RequestError 404 as `answered`, for any of them.
+        Raises RequestError 404 as `answered`, for any of them, and for a chain that leads back to itself: a response
+        that began elsewhere may have the id of one that was deleted.
         """
-        found: list[Exchange] = []
+        found: dict[str, Exchange] = {}
         try:
             while id is not None:
-                found.append(self.answered(id, caller))
-                id = found[-1].previous
+                if id in found:
+                    raise _circular(id)
+                found[id] = self.answered(id, caller)
+                id = found[id].previous
         except RequestError as error:
             error.param = PREVIOUS
             raise
-        return found[::-1]
+        return list(found.values())[::-1]
 
     def response(self, id: str, caller: Caller) -> bytes:
         """Return a response as JSON; raise RequestError 404 as `answered`."""
@@ -92,3 +95,11 @@ class ResponseStore:
         finally:
             if exchange.response is None:
                 self._shelf.discard(id)
+
+
+def _circular(id: str) -> RequestError:
+    return RequestError(
+        f"The conversation of the response `{id}` leads back to itself: send the whole conversation as `input`.",
+        ErrorKind.NOT_FOUND,
+        code="response_not_found",
+    )
