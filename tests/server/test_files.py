@@ -10,6 +10,10 @@ import pytest
 from scripted import ScriptedEngine
 
 MIB = 1 << 20
+FORM = (
+    b'--x\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nvision\r\n'
+    b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.png"\r\n\r\npixels\r\n--x--\r\n'
+)
 
 
 @pytest.fixture
@@ -19,6 +23,10 @@ def engine() -> ScriptedEngine:
 
 async def upload(client: httpx.AsyncClient, data: bytes, **form: str) -> httpx.Response:
     return await client.post("/v1/files", data={"purpose": "vision", **form}, files={"file": ("clip.mp4", data)})
+
+
+def form_headers(charset: str) -> dict[str, str]:
+    return {"Content-Type": f"multipart/form-data; boundary=x; charset={charset}"}
 
 
 async def asked(client: httpx.AsyncClient, id: str) -> httpx.Response:
@@ -158,6 +166,20 @@ async def test_bad_forms(client: httpx.AsyncClient, form: dict[str, object], sta
     response = await client.post("/v1/files", **form)  # type: ignore[arg-type]
     assert response.status_code == status
     assert word in response.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("charset", ["undefined", "punycode", "idna", "utf-16", "nonsense"])
+async def test_forms_in_odd_character_sets_are_refused(client: httpx.AsyncClient, charset: str) -> None:
+    response = await client.post("/v1/files", content=FORM, headers=form_headers(charset))
+    assert response.status_code == 415
+    assert charset in response.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("charset", ["UTF-8", "us-ascii", "ISO-8859-1"])
+async def test_forms_may_name_their_character_set(client: httpx.AsyncClient, charset: str) -> None:
+    response = await client.post("/v1/files", content=FORM, headers=form_headers(charset))
+    assert response.status_code == 200
+    assert response.json()["purpose"] == "vision"
 
 
 async def test_pages_of_other_sites_may_not_upload(client: httpx.AsyncClient) -> None:

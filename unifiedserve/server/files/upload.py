@@ -1,5 +1,6 @@
 """Read a form with a file from a request, within the limits."""
 
+import codecs
 import logging
 import tempfile
 import time
@@ -7,6 +8,7 @@ from collections.abc import AsyncGenerator
 from typing import Literal
 
 import msgspec
+from python_multipart.multipart import parse_options_header
 from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
@@ -15,11 +17,13 @@ from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.server.access.caller import Caller
 from unifiedserve.server.media.file_store import FileFacts, FileStore
 from unifiedserve.server.requests.body import Bodies, announced_length
+from unifiedserve.server.requests.parse import shortened
 
 _log = logging.getLogger(__name__)
 _RETRY_SECONDS = 60
 _MOST_FIELDS = 8
 _FORM_BYTES = 1 << 16  # of a body, beside the file
+_CHARSETS = ("utf-8", "ascii", "iso8859-1")  # some of Python's others take quadratic time, or fail in their own ways
 
 
 class FileObject(msgspec.Struct, kw_only=True):
@@ -60,6 +64,7 @@ def file_object(id: str, facts: FileFacts) -> FileObject:
 async def _parse(request: Request, max_bytes: int, bodies: Bodies) -> FormData:
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise RequestError("A file must be sent as multipart/form-data.", ErrorKind.CONTENT_TYPE)
+    _check_charset(request)
     if announced_length(request) > max_bytes + _FORM_BYTES:
         raise _too_large(max_bytes)
     try:
@@ -76,6 +81,18 @@ async def _parse(request: Request, max_bytes: int, bodies: Bodies) -> FormData:
             code="no_storage",
             retry_after=_RETRY_SECONDS,
         ) from None
+
+
+def _check_charset(request: Request) -> None:
+    """Raise RequestError 415 for a form in another character set than clients use, if it names one."""
+    _, parameters = parse_options_header(request.headers["content-type"])
+    charset = parameters.get(b"charset", b"utf-8").decode("latin-1")
+    try:
+        known = codecs.lookup(charset).name in _CHARSETS
+    except (LookupError, ValueError):
+        known = False
+    if not known:
+        raise RequestError(f"A form must be sent in UTF-8, not in '{shortened(charset)}'.", ErrorKind.CONTENT_TYPE)
 
 
 async def _limited(pieces: AsyncGenerator[bytes], max_bytes: int) -> AsyncGenerator[bytes, None]:
