@@ -97,3 +97,10 @@ def test_any_name_is_written_as_templates_write_it(name: str) -> None:
     grammar = calls_grammar(FORMATS["hermes"], {name: {"type": "object"}}, {}, one=True)
     assert follows(grammar, wrapped({"name": name, "arguments": {"a": [1, "b"]}}))
     assert not follows(grammar, wrapped({"name": name + "x", "arguments": {}}))
+
+
+@pytest.mark.parametrize("required", [[["x"]], [{}], [1]])
+def test_names_that_are_no_names_fail_no_request(required: list[Any]) -> None:
+    schema = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": required}
+    for tool_format in FORMATS.values():
+        assert calls_grammar(tool_format, {"f": schema}, {}, one=True)

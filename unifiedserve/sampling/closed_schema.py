@@ -45,7 +45,7 @@ def _declares_all(schema: Schema) -> bool:
         isinstance(properties, Mapping)
         and not _OPEN & schema.keys()
         and isinstance(required, list)
-        and all(name in properties for name in required)
+        and all(isinstance(name, str) and name in properties for name in required)
     )
 
 
