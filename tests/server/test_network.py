@@ -1,11 +1,14 @@
 """Which addresses are public."""
 
+import asyncio
 import re
+import socket
+import threading
 from ipaddress import ip_address
 
 import pytest
 
-from unifiedserve.server.media.network import ForbiddenAddressError, check_public, is_public
+from unifiedserve.server.media.network import ForbiddenAddressError, check_public, is_public, resolve
 
 PRIVATE = re.findall(
     r"\S+",
@@ -34,3 +37,21 @@ def test_one_private_address_taints_the_name() -> None:
     check_public(PUBLIC)
     with pytest.raises(ForbiddenAddressError, match=r"10\.0\.0\.1"):
         check_public([*PUBLIC, "10.0.0.1"])
+
+
+async def test_names_that_do_not_resolve_keep_no_other_work_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    answered = threading.Event()
+
+    def look_up(*given: object, **options: object) -> list[object]:
+        answered.wait()
+        raise socket.gaierror("no such name")
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    looked_up = [asyncio.create_task(resolve(f"{number}.example", 80)) for number in range(100)]
+    try:
+        await asyncio.sleep(0)
+        assert await asyncio.wait_for(asyncio.to_thread(lambda: "done"), 60) == "done"
+    finally:
+        answered.set()
+        found = await asyncio.gather(*looked_up, return_exceptions=True)
+    assert all(isinstance(each, OSError) for each in found)

@@ -2,10 +2,13 @@
 
 import asyncio
 import socket
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 
 Address = IPv4Address | IPv6Address
 
+_NAMES = ThreadPoolExecutor(16, "names")  # of their own: a client's name servers may never answer
 _NAT64 = IPv6Network("64:ff9b::/96")
 
 
@@ -15,8 +18,8 @@ class ForbiddenAddressError(Exception):
 
 async def resolve(host: str, port: int) -> list[str]:
     """Return the addresses of `host`, in the resolver's order, each once; raise OSError if there is none."""
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+    found = await asyncio.get_running_loop().run_in_executor(_NAMES, look_up)
     return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
 
 
