@@ -228,3 +228,12 @@ async def test_faulty_frames_are_named(part: dict[str, Any], param: str, words: 
     error = response.json()["error"]
     assert error["param"] == f"messages[0].content[0].{param}"
     assert words in error["message"]
+
+
+@pytest.mark.parametrize("url", ["data:video/jpeg;base64,QUJD", "data:video/jpeg;a=b;base64,QUJD"])
+async def test_frames_in_one_url_are_as_many_as_in_a_list_at_most(url: str) -> None:
+    media = fetcher()
+    video = await media.fetch("video", url + ",QUJD" * 4095, MediaOptions())
+    assert len(video.frames) == 4096
+    assert "at most 4096 images" in await refused(url + ",QUJD" * 4096)
+    assert "at most 4096 images" in await refused(url + "," * (1 << 20))

@@ -20,7 +20,7 @@ from unifiedserve.server.media.base64_text import decoded_bytes
 from unifiedserve.server.media.budget import MediaBudget, RequestBudget
 from unifiedserve.server.media.downloads import Downloads
 from unifiedserve.server.media.file_store import FILE_ID, FileStore
-from unifiedserve.server.media.frame_list import FRAME_TYPES, video_of_frames
+from unifiedserve.server.media.frame_list import FRAME_TYPES, MOST_FRAMES, video_of_frames
 
 _HEAD = 1024  # characters of a URL that say what it leads to
 
@@ -69,13 +69,14 @@ class MediaFetcher:
         Raises RequestError 400 if the URL is malformed, forbidden, unreachable or too large, and as the budget does.
         """
         url = url.strip()
-        scheme = url.partition(":")[0].lower()
+        begin = url[:_HEAD].lower()
+        scheme = begin.partition(":")[0]
         held = budget or self.budget.of_request()
         take = partial(held.take, kind)
         source = MediaInput(kind=kind, options=options, held=held)
         if scheme == "data":
             take(min(len(url) // 4 * 3, self.max_bytes))
-            if kind == "video" and url[len("data:") :].lower().startswith(FRAME_TYPES):
+            if kind == "video" and begin.startswith(FRAME_TYPES, len("data:")):
                 return video_of_frames(source, await asyncio.to_thread(self._inline_frames, url))
             source.data = await asyncio.to_thread(self._inline, kind, url)
         elif scheme == "file":
@@ -94,19 +95,18 @@ class MediaFetcher:
 
     def _inline_frames(self, url: str) -> list[bytes]:
         """Return the images that a data: URL has one after the other, with commas between them."""
-        head, comma, payload = url.partition(",")
-        frames = [self._inline("video", head + comma + frame) for frame in payload.split(",")]
+        payload = _payload("video", url)
+        if payload.count(",") >= MOST_FRAMES:
+            raise _invalid(f"A video has at most {MOST_FRAMES} images.")
+        frames = [self._decoded("video", frame) for frame in payload.split(",")]
         if sum(map(len, frames)) > self.max_bytes:
             raise self._too_large("video")
         return frames
 
     def _inline(self, kind: MediaKind, url: str) -> bytes:
-        head, comma, payload = url[len("data:") :].partition(",")
-        media_type, *parameters = head.lower().split(";")
-        if not comma or "base64" not in (parameter.strip() for parameter in parameters):
-            raise _invalid("A data: URL must have the form data:TYPE;base64,DATA.")
-        if media_type.partition("/")[0] in {"image", "video"} - {kind}:
-            raise _invalid(f"The data: URL has the type {media_type}, but its part is for {kind}s.")
+        return self._decoded(kind, _payload(kind, url))
+
+    def _decoded(self, kind: MediaKind, payload: str) -> bytes:
         try:
             data = decoded_bytes(unquote(payload) if "%" in payload else payload, self.max_bytes + 1)
         except (binascii.Error, ValueError) as error:
@@ -135,6 +135,17 @@ class MediaFetcher:
         if not readable:
             raise _invalid("The file:// URL names no readable file.")
         return str(path)
+
+
+def _payload(kind: MediaKind, url: str) -> str:
+    """Return what follows the head of a data: URL; raise RequestError 400 for a head that does not fit."""
+    head, comma, payload = url[len("data:") :].partition(",")
+    media_type, *parameters = head.lower().split(";")
+    if not comma or "base64" not in (parameter.strip() for parameter in parameters):
+        raise _invalid("A data: URL must have the form data:TYPE;base64,DATA.")
+    if media_type.partition("/")[0] in {"image", "video"} - {kind}:
+        raise _invalid(f"The data: URL has the type {media_type}, but its part is for {kind}s.")
+    return payload
 
 
 def _kind(media_type: str, name: str) -> MediaKind:

@@ -9,6 +9,7 @@ from unifiedserve.errors import RequestError
 from unifiedserve.messages.api import MediaInput
 from unifiedserve.messages.media import ALL_FRAMES
 
+MOST_FRAMES = 4096  # of a video that is images
 FRAME_TYPES = ("video/jpeg", "video/png", "video/webp")  # of data: URLs
 _USUAL_RATE = 2.0  # frames a second, as Qwen's utilities assume
 

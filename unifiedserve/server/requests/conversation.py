@@ -15,10 +15,9 @@ from unifiedserve.messages.media import MediaKind, MediaOptions
 from unifiedserve.server.errors import refuse_unless
 from unifiedserve.server.media.budget import RequestBudget
 from unifiedserve.server.media.fetcher import MediaFetcher
-from unifiedserve.server.media.frame_list import set_rate, video_of_images
+from unifiedserve.server.media.frame_list import MOST_FRAMES, set_rate, video_of_images
 from unifiedserve.server.requests.media_options import MediaFields, image_rate, media_options
 from unifiedserve.server.requests.messages import (
-    MOST_FRAMES,
     File,
     FilePart,
     FrameImage,

@@ -5,9 +5,9 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from unifiedserve.server.media.file_store import FILE_ID
+from unifiedserve.server.media.frame_list import MOST_FRAMES
 from unifiedserve.server.requests.base import Strict
 
-MOST_FRAMES = 4096  # of a video that is images
 FileId = Annotated[
     str,
     Meta(
