@@ -6,6 +6,7 @@ The device does a step only when its tokens are waited for; pages that come free
 import random
 from collections.abc import Callable, Collection
 
+import msgspec
 import pytest
 from checkpoints import find_checkpoint
 from deferred import DeferredDevice, DeferredStream
@@ -153,6 +154,29 @@ def test_aborted_answers_leave_the_others_alone(ask: Callable[..., Answers], lau
     expected = ask(CPU, kinds, seed, "shared", 3, 7)
     assert ask(DeferredDevice(), kinds, seed, "shared", 3, 7) == expected
     assert launches
+
+
+@pytest.mark.parametrize("number", [9, 10, 11])
+def test_an_answer_that_ends_while_another_gives_its_pages_back_leaves_the_others_alone(
+    tmp_path_factory: pytest.TempPathFactory, number: int
+) -> None:
+    """Its last token is on its way when pages run out, at the tenth token of all."""
+    checkpoint = find_checkpoint(tmp_path_factory, "qwen2_5_vl")
+    prompt = Asked(list(range(10, CONFIG.memory.kv_page_tokens + 1)), [], [])
+    sampling = SamplingParams(temperature=1.2, seed=9, max_tokens=20)
+    with apart(checkpoint, CONFIG, CPU) as workers:
+        workers.submit(1, prompt, sampling)
+        whole = workers.answer(1)
+    ends = msgspec.structs.replace(sampling, stop_token_ids=(whole[number - 1],))
+    with apart(checkpoint, CONFIG, DeferredDevice()) as workers:
+        for uid in (1, 2, 3):
+            workers.submit(uid, prompt, ends if uid == 1 else sampling)
+        workers.run_until(lambda: all(len(workers.tokens[uid]) > 2 for uid in (1, 2, 3)))
+        pool = workers.memory.pools[FIRST_MEMORY, "kv"]
+        assert pool.allocate(pool.free_pages() - 1, 4) is not None
+        assert workers.answer(1) == whole[:number]
+        assert workers.answer(2) == whole
+        assert len(workers.tokens[3]) < len(whole)
 
 
 @pytest.mark.parametrize("device", [CPU, DeferredDevice()], ids=["cpu", "stand-in"])

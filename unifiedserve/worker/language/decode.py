@@ -97,8 +97,9 @@ class DecodeStage:
         return [(s.key, self._rows(s, draft)) for s, draft in zip(sequences, drafted, strict=True)]
 
     def must_wait(self, keys: list[Key]) -> bool:
-        """Tell whether steps under way must be collected before these sequences' next launch."""
-        return self.ahead is not None and self.ahead.must_wait({key: self._running[key] for key in keys})
+        """Tell whether steps under way must be collected before the next launch of those sequences that are here."""
+        running = self._running
+        return self.ahead is not None and self.ahead.must_wait({key: running[key] for key in keys if key in running})
 
     def launch(self, keys: list[Key]) -> None:
         """Launch the next step of these sequences ahead. Those for which no page could be had are left out."""
