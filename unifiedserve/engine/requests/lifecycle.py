@@ -34,9 +34,13 @@ class Lifecycle:
 
         Raises RequestError if it is too large for a message, or HARMFUL if it has killed workers before.
         """
-        self._quarantine.check(active)
-        active.stranded.update(active.unfinished)
-        self._send(active)
+        try:
+            self._quarantine.check(active)
+            active.stranded.update(active.unfinished)
+            self._send(active)
+        except RequestError:
+            active.failed = True
+            raise
 
     def resubmit(self, active: ActiveRequest, indices: Iterable[int]) -> None:
         """Send these answers through the stages again; the request fails if that cannot be."""
@@ -53,7 +57,7 @@ class Lifecycle:
         active.ending = True
         active.stranded.clear()
         self._suspects.end(active)
-        if not active.complete:
+        if not (active.complete or active.failed):
             self._metrics.aborted()
         for uid in active.attempts:
             self._dispatch.abort(uid)

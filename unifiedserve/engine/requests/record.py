@@ -49,6 +49,7 @@ class ActiveRequest:
     suspect_media: bool = False  # one of them decoded or encoded media
     failed_reads: FailedReads = field(default_factory=FailedReads)
     ending: bool = False  # failed or aborted: only to be drained
+    failed: bool = False  # its client hears of an error
     to_encode: dict[int, int] | None = None  # tokens of units that another node waits for; None: it is answered here
     is_lent: bool = False  # another node may read some of them
     lost_nodes: dict[str, str] = field(default_factory=dict)  # by URL, why a node did not encode what it was to
@@ -100,6 +101,7 @@ class ActiveRequest:
 
     def tell_error(self, message: str, kind: ErrorKind, param: str | None = None) -> None:
         """End what the client reads with an error; `param` is the field of its request at fault."""
+        self.failed = True
         self.outputs.put_nowait(RequestError(message, kind, param=param))
 
     def lend(self, unit: int, offer: PageOffer, now: float) -> int:
