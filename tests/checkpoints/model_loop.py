@@ -84,7 +84,7 @@ def plans(ours: Processor, case: Case, options: MediaOptions | None = None) -> l
     ]
     queues = {"image": iter(images), "video": iter(videos)}
     parts = [part for m in case.messages if isinstance(m["content"], list) for part in m["content"]]
-    return [next(queues[part["type"]]) for part in parts if part["type"] in queues]
+    return ours.together([next(queues[part["type"]]) for part in parts if part["type"] in queues])
 
 
 def prepare(ours: Processor, hf: Reference, case: Case) -> Request:

@@ -61,9 +61,10 @@ class Reference:
             }
             for frames in case.videos
         ]
+        images = [Image.fromarray(image) for image in case.images]
         return self.processor(
             text=[text],
-            images=[Image.fromarray(image) for image in case.images] or None,
+            images=[images] if images else None,  # those of one conversation, as `apply_chat_template` passes them on
             videos=list(case.videos) or None,
             video_metadata=metadata or None,
             return_tensors="pt",

@@ -99,6 +99,10 @@ class Processor:
             raise PromptError("the video has no frames")
         return self.video_plan(video, options)
 
+    def together(self, plans: Sequence[MediaPlan]) -> list[MediaPlan]:
+        """Return how media are looked at in one conversation; some families look at one among others differently."""
+        return list(plans)
+
     def check_options(self, kind: MediaKind, options: MediaOptions) -> None:
         """Raise PromptError for options that such media cannot have."""
         options.check(kind)

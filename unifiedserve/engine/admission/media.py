@@ -46,10 +46,11 @@ def inspect(
 
 def plan(processor: Processor, media: Sequence[MediaInput], infos: Sequence[MediaInfo]) -> list[MediaPlan]:
     """Return how each medium is looked at. Raises RequestError for options that do not go with it."""
-    return [
+    plans = [
         _plan(processor, media_name(number, medium), medium, info)
         for number, (medium, info) in enumerate(zip(media, infos, strict=True))
     ]
+    return processor.together(plans)
 
 
 class _Heads(NamedTuple):

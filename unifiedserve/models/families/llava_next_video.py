@@ -1,6 +1,6 @@
 """Adapt LLaVA-NeXT-Video: images as LLaVA-NeXT; a frame of a video is one picture, whose features are pooled."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,6 +11,8 @@ from unifiedserve.messages.media import MediaOptions, MediaPlan, VideoInfo
 from unifiedserve.models.families.llava_next import LlavaNextAdapter, LlavaNextProcessor
 from unifiedserve.models.frame_sampling import check_sampling, evenly, frame_count
 from unifiedserve.models.pictures import Units, WholePicture, check_side
+
+Encode = Callable[[Tensor, Units], Sequence[Tensor]]
 
 
 class LlavaNextVideoProcessor(LlavaNextProcessor):
@@ -48,16 +50,20 @@ class LlavaNextVideoProcessor(LlavaNextProcessor):
 
 class LlavaNextVideoAdapter(LlavaNextAdapter):
     def features(self, pixels: Tensor, units: Units) -> Tensor:
-        """Return visual tokens: of all images together by `image_features`, of all videos by `video_features`."""
+        """Return visual tokens; those of units that are encoded in one way come of one pass."""
         side = pixels.shape[-1]
         pictures = torch.split(pixels, [count * plan.patches_per_unit // side for plan, count in units])
         tokens: dict[int, Tensor] = {}
-        for kind, encode in (("image", self.image_features), ("video", self.video_features)):
-            chosen = [i for i, (plan, _) in enumerate(units) if plan.kind == kind]
-            if chosen:
-                found = encode(torch.cat([pictures[i] for i in chosen]), [units[i] for i in chosen])
-                tokens.update(zip(chosen, found, strict=True))
+        ways = [self.way(plan) for plan, _ in units]
+        for way in dict.fromkeys(ways):
+            chosen = [i for i, own in enumerate(ways) if own == way]
+            found = way(torch.cat([pictures[i] for i in chosen]), [units[i] for i in chosen])
+            tokens.update(zip(chosen, found, strict=True))
         return torch.cat([tokens[i] for i in range(len(units))])
+
+    def way(self, plan: MediaPlan) -> Encode:
+        """Return what encodes media of such a plan."""
+        return self.image_features if plan.kind == "image" else self.video_features
 
     def video_features(self, pixels: Tensor, units: Units) -> Sequence[Tensor]:
         """Return visual tokens [m, hidden] for each of `units`, all of videos."""

@@ -1,15 +1,19 @@
 """Adapt LLaVA-OneVision: many tiles, whose features are scaled down to a limit; a video ends with one newline."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
+from flashcodec import TileLayout
 from unifiedserve.errors import ConfigError
 from unifiedserve.messages.media import MediaPlan
-from unifiedserve.models.families.llava_next_video import LlavaNextVideoAdapter, LlavaNextVideoProcessor
+from unifiedserve.models.families.llava_next_video import Encode, LlavaNextVideoAdapter, LlavaNextVideoProcessor
 from unifiedserve.models.frame_sampling import DEFAULT_FRAMES
+from unifiedserve.models.pictures import Units, WholePicture
 
 LIMIT = "anyres_max_"  # a number follows: how many tiles' features an image may have
 TOLERATED = 1.1  # factor by which an image's sides may exceed the limit
@@ -25,6 +29,26 @@ class LlavaOnevisionProcessor(LlavaNextVideoProcessor):
         if not limit.isdecimal():
             raise ConfigError(f"{model_dir}: vision_aspect_ratio {config.vision_aspect_ratio!r} is not {LIMIT}<tiles>")
         self.tiles = int(limit)
+        red, green, blue = (int(255 * mean) for mean in self.image_rules["image_mean"])
+        self._whole = WholePicture(self.image_rules, (red, green, blue))
+
+    def together(self, plans: Sequence[MediaPlan]) -> list[MediaPlan]:
+        """Have tiles of a lone image only: of several each is one picture, padded to a square."""
+        if sum(plan.kind == "image" for plan in plans) < 2:
+            return list(plans)
+        return [self._whole_image(plan) if plan.kind == "image" else plan for plan in plans]
+
+    def _whole_image(self, tiled: MediaPlan) -> MediaPlan:
+        assert tiled.source is not None
+        height, width = tiled.source
+        return MediaPlan(
+            kind="image",
+            layout=self._whole.layout(height, width),
+            units=1,
+            patches_per_unit=self.side,
+            tokens_per_unit=self.patches**2 + 1,  # and a newline
+            source=tiled.source,
+        )
 
     def tile_features(self, rows: int, columns: int) -> tuple[int, int]:
         excess = math.sqrt(rows * columns / (self.tiles * self.patches**2))
@@ -38,6 +62,17 @@ class LlavaOnevisionProcessor(LlavaNextVideoProcessor):
 
 
 class LlavaOnevisionAdapter(LlavaNextVideoAdapter):
+    def way(self, plan: MediaPlan) -> Encode:
+        return super().way(plan) if plan.kind == "video" or isinstance(plan.layout, TileLayout) else self.whole_features
+
+    def whole_features(self, pixels: Tensor, units: Units) -> Sequence[Tensor]:
+        """Return visual tokens [m, hidden] for each of `units`, all of images among others."""
+        sizes = torch.tensor([plan.source for plan, _ in units])
+        several = torch.tensor([max(2, len(units))])  # that they are of one conversation is all that counts
+        found = self.model.model.get_image_features(pixels, sizes, batch_num_images=several)
+        features: Sequence[Tensor] = found.pooler_output
+        return features
+
     def tail(self, plan: MediaPlan) -> Tensor:
         newline: Tensor = self.model.model.image_newline
         return newline[None]
