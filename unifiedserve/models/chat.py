@@ -125,7 +125,7 @@ class ChatTemplate:
         return ids + self._plain_piece(text[start:].replace(marker, ""), within=start > 0)
 
     def _plain_piece(self, text: str, *, within: bool) -> list[int]:
-        """Encode a piece of a prompt as plain text, as it would be `within` the whole."""
+        """Encode a piece of a prompt as plain text, as `within` the whole."""
         if within and self._opens_texts:
             before = self._plain_text.encode(_BREAK)
             ids = self._plain_text.encode(_BREAK + text)
@@ -135,7 +135,7 @@ class ChatTemplate:
 
     @cached_property
     def _opens_texts(self) -> bool:
-        """Tell whether the tokenizer puts a space before a text's first word, but not behind special tokens."""
+        """Tell whether the tokenizer opens texts with a space, but not behind special tokens."""
         special = next(iter(self.special_ids))
         return self.text.encode(special + _WORD)[1:] != self._plain_text.encode(_WORD)
 
@@ -156,7 +156,7 @@ def _rendered_whole(messages: Sequence[Mapping[str, Any]], tools: Any) -> Iterat
 
 
 def _processor_template(model_dir: Path) -> str | None:
-    """Read the template that checkpoints from before transformers 5 keep in the processor's config, or beside it."""
+    """Read the template that checkpoints from before transformers 5 keep with the processor's config."""
     files = (read_json(model_dir / name, default={}) for name in ("processor_config.json", "chat_template.json"))
     templates: Iterator[str | None] = (each.get("chat_template") for each in files)
     return next(filter(None, templates), None)

@@ -84,7 +84,7 @@ async def _parse(request: Request, max_bytes: int, bodies: Bodies) -> FormData:
 
 
 def _check_charset(request: Request) -> None:
-    """Raise RequestError 415 for a form in another character set than clients use, if it names one."""
+    """Raise RequestError 415 for a form in a character set that no client uses."""
     _, parameters = parse_options_header(request.headers["content-type"])
     charset = parameters.get(b"charset", b"utf-8").decode("latin-1")
     try:

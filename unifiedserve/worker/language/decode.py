@@ -97,7 +97,10 @@ class DecodeStage:
         return [(s.key, self._rows(s, draft)) for s, draft in zip(sequences, drafted, strict=True)]
 
     def must_wait(self, keys: list[Key]) -> bool:
-        """Tell whether steps under way must be collected before the next launch of those sequences that are here."""
+        """Tell whether steps under way must be collected before the next launch.
+
+        Sequences that have left count for nothing.
+        """
         running = self._running
         return self.ahead is not None and self.ahead.must_wait({key: running[key] for key in keys if key in running})
 
