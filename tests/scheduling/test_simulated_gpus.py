@@ -3,7 +3,7 @@
 from unittest.mock import patch
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from systems import LAYOUTS, budgets, free_pages, numbered, rules, works
 
@@ -145,7 +145,13 @@ def test_a_gpu_that_is_not_there_is_named() -> None:
 SINGLE = [name for name, table in LAYOUTS.items() if all(len(table.hosts(stage)) == 1 for stage in Stage)]
 
 
+#: a prompt comes while an answer fills the pages that it would need
+TIGHT = [Arrival(Ticket(0, 25.0), [9], [], 1, decode=1), Arrival(Ticket(1, 0.0), [10, 10], [2], 16, decode=1)]
+SMALL = Budget(prefill_tokens=4, encode_tokens=1, max_running=1, kv_page_tokens=4, step_seconds=0.5)
+
+
 @given(st.sampled_from(SINGLE), works, budgets, rules)
+@example("monolithic", TIGHT, SMALL, Rules())
 def test_steps_that_run_as_one_come_when_they_would_one_by_one(
     placement: str, work: list[Arrival], budget: Budget, kept: Rules
 ) -> None:

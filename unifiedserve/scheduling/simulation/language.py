@@ -279,7 +279,7 @@ class LanguageWorker:
     def settle(self) -> None:
         """Note the steps that are over, so that others see what they have come to."""
         if self._stretch and len(times := self._stretch.over()) > 1:
-            self._end_passes(Plan(decode=self._stretch.keys), times)
+            self._end_steps(self._stretch, times)
             self._sequences.grow(self._stretch.keys, 1)
             self._tell(self._turn.tells_of_streams)
 
@@ -287,7 +287,13 @@ class LanguageWorker:
         stretch, self._stretch = self._stretch, None
         assert stretch
         del self._system.stretching[self]
-        self._end_passes(Plan(decode=stretch.keys), stretch.over(last=True))
+        self._end_steps(stretch, stretch.over(last=True))
+
+    def _end_steps(self, stretch: Stretch, times: list[float]) -> None:
+        """Note steps that are over, at these times but the first; what they have filled is told with them."""
+        if (steps := len(times) - 1) > 0:
+            self._sequences.grow(stretch.keys, steps)
+        self._end_passes(Plan(decode=stretch.keys), times)
 
     def pages_to_take(self) -> int:
         if not self._stretch or self._stretch.left <= 0:
