@@ -290,7 +290,7 @@ class LanguageWorker:
         self._end_steps(stretch, stretch.over(last=True))
 
     def _end_steps(self, stretch: Stretch, times: list[float]) -> None:
-        """Note steps that are over, at these times but the first, and the pages that they have filled."""
+        """Note the steps that ended at `times` but the first, and their pages."""
         if (steps := len(times) - 1) > 0:
             self._sequences.grow(stretch.keys, steps)
         self._end_passes(Plan(decode=stretch.keys), times)
