@@ -7,6 +7,7 @@ from typing import Annotated, Any, Optional, TypeVar, get_args, get_origin, get_
 import msgspec
 import typer
 
+from unifiedserve.config.validation import field_and_reason
 from unifiedserve.errors import ConfigError
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -48,9 +49,8 @@ def from_options(struct: type[S], given: dict[str, Any]) -> S:
     try:
         return msgspec.convert(given, struct)
     except msgspec.ValidationError as error:
-        reason, _, path = str(error).rpartition(" - at `$.")
-        option = "--" + path.rstrip("`").replace("_", "-")
-        raise ConfigError(f"{option}: {reason[:1].lower()}{reason[1:]}") from error
+        name, reason = field_and_reason(error)
+        raise ConfigError(f"--{name.replace('_', '-')}: {reason}") from error
 
 
 def _is_group(field: msgspec.structs.FieldInfo) -> bool:

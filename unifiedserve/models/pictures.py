@@ -141,6 +141,12 @@ def check_side(rules: Rules, name: str, side: int, config: Any) -> None:
         raise rules.error(name, f"of {wanted} pixels, as config.json's vision_config.image_size")
 
 
+def mean_colour(rules: Rules) -> tuple[int, int, int]:
+    """Return the colour with which transformers pads pictures to squares."""
+    red, green, blue = (int(255 * mean) for mean in rules["image_mean"])
+    return red, green, blue
+
+
 class WholePicture:
     """Show pictures whole, or their middle: resized to a size or by their shorter side, then cropped.
 

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from unifiedserve.config.checkpoint import CheckpointOptions
+from unifiedserve.config.validation import field_and_reason
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.checkpoint import read_json
 from unifiedserve.messages.sampling_params import MinP, RepetitionPenalty, SamplingParams, Temperature, TopK, TopP
@@ -60,8 +61,8 @@ def _checked(fields: dict[str, Any], begin: str, end: str) -> _Recommended:
     try:
         return msgspec.convert(fields, _Recommended)
     except msgspec.ValidationError as error:
-        reason, _, name = str(error).rpartition(" - at `$.")
-        raise ConfigError(f"{begin}{name.rstrip('`')}: {reason[:1].lower()}{reason[1:]}{end}") from error
+        name, reason = field_and_reason(error)
+        raise ConfigError(f"{begin}{name}: {reason}{end}") from error
 
 
 def _given(recommended: _Recommended) -> dict[str, Any]:

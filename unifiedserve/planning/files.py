@@ -1,6 +1,5 @@
 """Write the files of a plan: the placement for `serve`, all of it as JSON, and a picture."""
 
-import os
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,14 +13,14 @@ from unifiedserve.placement.parts import Part, split_parts
 from unifiedserve.planning.drawing import draw
 from unifiedserve.planning.explanation import limit
 from unifiedserve.planning.plan import Choice, Plan
+from unifiedserve.profiles import is_writable
 
 PLACEMENT = "placement.toml"
 
 
 def check_folder(folder: Path) -> None:
     """Raise ConfigError if `write` could not write there."""
-    there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
-    if not (there.is_dir() and os.access(there, os.W_OK)):
+    if not is_writable(folder):
         raise ConfigError(f"{folder}: the plan cannot be written here: give another folder with --out")
 
 

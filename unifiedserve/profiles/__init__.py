@@ -1,6 +1,6 @@
 """Describe what one device does with one model: measured here, or written by hand from a paper. Kept as TOML."""
 
-from unifiedserve.profiles.files import check_file, read_profile, write_profile
+from unifiedserve.profiles.files import check_file, is_writable, read_profile, write_profile
 from unifiedserve.profiles.hardware import hardware_name, versions_here
 from unifiedserve.profiles.hardware_profile import DeviceSize, HardwareProfile, ModelSizes
 from unifiedserve.profiles.steps import steps_of
@@ -13,6 +13,7 @@ __all__ = [
     "check_file",
     "check_store",
     "hardware_name",
+    "is_writable",
     "keep_profile",
     "read_profile",
     "steps_of",

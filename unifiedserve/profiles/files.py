@@ -22,10 +22,15 @@ def read_profile(path: Path) -> HardwareProfile:
         raise ConfigError(f"{path}: no TOML: {error}") from error
 
 
+def is_writable(folder: Path) -> bool:
+    """Tell whether a folder, there or to be made, can have a new file."""
+    there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+    return there.is_dir() and os.access(there, os.W_OK)
+
+
 def check_file(path: Path) -> None:
     """Raise ConfigError if `write_profile` could not write the file."""
-    folder = next(each for each in path.absolute().parents if each.exists())
-    if path.is_dir() or not (folder.is_dir() and os.access(folder, os.W_OK)):
+    if path.is_dir() or not is_writable(path.absolute().parent):
         raise ConfigError(f"{path}: a profile cannot be written here: give another file")
 
 

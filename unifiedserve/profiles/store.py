@@ -2,12 +2,11 @@
 
 import hashlib
 import logging
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from unifiedserve.errors import ConfigError
-from unifiedserve.profiles.files import read_profile, write_profile
+from unifiedserve.profiles.files import is_writable, read_profile, write_profile
 from unifiedserve.profiles.hardware_profile import HardwareProfile
 from unifiedserve.user_cache import cache_folder
 
@@ -25,8 +24,7 @@ def keep_profile(profile: HardwareProfile, folder: Path | None = None) -> Path:
 def check_store(folder: Path | None = None) -> None:
     """Raise ConfigError if `keep_profile` could not write."""
     place = folder or cache_folder() / "profiles"
-    there = next(each for each in (place, *place.parents) if each.exists())
-    if not (there.is_dir() and os.access(there, os.W_OK)):
+    if not is_writable(place):
         raise ConfigError(f"{place}: profiles cannot be kept here: make it writable, or give a file with --out")
 
 

@@ -123,14 +123,14 @@ class Router:
 
     async def models(self, request: web.Request) -> web.StreamResponse:
         """List the models of all pools."""
-        served = self.nodes.asleep_models | self.nodes.models
-        return _json({"object": "list", "data": [_model(name, report) for name, report in sorted(served.items())]})
+        listed = sorted(self.nodes.listed_models.items())
+        return _json({"object": "list", "data": [_model(name, report) for name, report in listed]})
 
     async def model(self, request: web.Request) -> web.StreamResponse:
         """Describe one of them; raises RequestError 404, or 503 while no node serves it."""
         name = request.match_info["id"]
         self._check_model(Asked(name))
-        if (report := (self.nodes.asleep_models | self.nodes.models).get(name)) is None:
+        if (report := self.nodes.listed_models.get(name)) is None:
             raise RequestError(f"no node serves {name} now", ErrorKind.UNAVAILABLE, retry_after=1)
         return _json(_model(name, report))
 

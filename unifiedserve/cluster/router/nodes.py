@@ -175,10 +175,10 @@ class Nodes:
         return bool(self._asleep)
 
     @property
-    def asleep_models(self) -> dict[str, LoadReport]:
-        """Return the models of pools that sleep, each with a node's last report."""
+    def listed_models(self) -> dict[str, LoadReport]:
+        """Return `models`, and those of pools that sleep, each with a node's last report."""
         told = [report for pool in sorted(self._asleep) if (report := self._told.get(pool))]
-        return {report.model: report for report in told if Stage.PREFILL in report.stages}
+        return {report.model: report for report in told if Stage.PREFILL in report.stages} | self.models
 
     def each(self) -> list[Node]:
         """Return all nodes."""

@@ -9,6 +9,7 @@ from unifiedserve.models.pictures import (
     WholePicture,
     check_picture_tokens,
     check_side,
+    mean_colour,
     picture_tokens,
 )
 
@@ -28,8 +29,7 @@ class LlavaProcessor(PictureProcessor):
     def picture_side(self) -> int:
         rules, square = self.image_rules, None
         if rules["do_pad"] and rules.name == SQUARES:
-            red, green, blue = (int(255 * mean) for mean in rules["image_mean"])
-            square = (red, green, blue)
+            square = mean_colour(rules)
         self._picture = WholePicture(rules, square)
         field = "crop_size" if rules["do_center_crop"] else "size"
         check_side(rules, field, self._picture.side, self.config)

@@ -13,7 +13,7 @@ from unifiedserve.errors import ConfigError
 from unifiedserve.messages.media import MediaPlan
 from unifiedserve.models.families.llava_next_video import Encode, LlavaNextVideoAdapter, LlavaNextVideoProcessor
 from unifiedserve.models.frame_sampling import DEFAULT_FRAMES
-from unifiedserve.models.pictures import Units, WholePicture
+from unifiedserve.models.pictures import Units, WholePicture, mean_colour
 
 LIMIT = "anyres_max_"  # a number follows: how many tiles' features an image may have
 TOLERATED = 1.1  # factor by which an image's sides may exceed the limit
@@ -29,8 +29,7 @@ class LlavaOnevisionProcessor(LlavaNextVideoProcessor):
         if not limit.isdecimal():
             raise ConfigError(f"{model_dir}: vision_aspect_ratio {config.vision_aspect_ratio!r} is not {LIMIT}<tiles>")
         self.tiles = int(limit)
-        red, green, blue = (int(255 * mean) for mean in self.image_rules["image_mean"])
-        self._whole = WholePicture(self.image_rules, (red, green, blue))
+        self._whole = WholePicture(self.image_rules, mean_colour(self.image_rules))
 
     def together(self, plans: Sequence[MediaPlan]) -> list[MediaPlan]:
         """Have tiles of a lone image only: of several each is one picture, padded to a square."""

@@ -83,13 +83,11 @@ class Sampler:
         """
         drafted, vocab = drafted or [[] for _ in sequences], logits.shape[1]
         allowed, errors = self._allowed(sequences, vocab)
-        histories = [
-            s.token_ids + before if before and s.sampling.follows else s.token_ids
-            for s, before in zip(sequences, drafted, strict=True)
-        ]
+        texts = list(zip(sequences, drafted, strict=True))
+        histories = [s.token_ids + before if before and s.sampling.follows else s.token_ids for s, before in texts]
         seen = {
-            row: self._seen.setdefault(s.key, Seen(vocab)).tokens(s.token_ids, before)
-            for row, (s, before) in enumerate(zip(sequences, drafted, strict=True))
+            row: self._seen_by(s, vocab).tokens(s.token_ids, before)
+            for row, (s, before) in enumerate(texts)
             if s.sampling.repetition_penalty != 1
         }
         draw = Draw(
@@ -147,3 +145,8 @@ class Sampler:
         if sequence.key not in self._matchers:
             self._matchers[sequence.key] = self._grammars.matcher(grammar)
         return self._matchers[sequence.key]
+
+    def _seen_by(self, sequence: Sequence, vocabulary: int) -> Seen:
+        if sequence.key not in self._seen:
+            self._seen[sequence.key] = Seen(vocabulary)
+        return self._seen[sequence.key]
