@@ -87,7 +87,11 @@ class PartOfModel:
         if self._head is None:
             raise TypeError("a model that makes embeddings has no logits")
         own, sizes = self._head(hidden), self.group.part.vocabulary
-        own = functional.pad(own, (0, max(sizes) - own.shape[1])).contiguous()
+        if len(sizes) == 1:
+            return own
+        if missing := max(sizes) - own.shape[1]:  # a pad of nothing would copy
+            own = functional.pad(own, (0, missing))
+        own = own.contiguous()
         if not self.group.leads:
             self.exchange.gather(own, None)
             return own
