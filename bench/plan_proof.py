@@ -62,7 +62,7 @@ CACHE = checkpoint.DEFAULT_FOLDER.parent / "plan-proof"
 FRAMES = 16
 AS_SIMULATED = ("--no-prefix-cache", "--visual-cache-mib", "0", "--speculative-tokens", "0")
 EFFORT = FULL._replace(pair_seconds=0.5)  # cores share themselves out as the simulator knows
-STEP, MOST_RUNS = 1.2, 3  # between two rates that are tried; rates tried with a server
+STEP = 1.2  # between two rates that are tried
 
 
 class Asked(NamedTuple):
@@ -126,10 +126,12 @@ class Proof:
         model: Path,
         results: Results,
         profile: HardwareProfile | None,
+        rates: int,
         save: Callable[[], None],
         console: Console,
     ) -> None:
-        self._model, self._results, self._profile, self._save, self._console = model, results, profile, save, console
+        self._model, self._results, self._profile, self._rates = model, results, profile, rates
+        self._save, self._console = save, console
 
     def run(self, name: str, seconds: float) -> None:
         """Plan a workload, and measure what was planned, as far as that is not done."""
@@ -147,7 +149,7 @@ class Proof:
                 rate = next_rate(server) or server.choice.value
                 self._console.print(f"{name}: {number}/{len(servers)} {server.role} at {rate:.3g}/s", highlight=False)
                 server.runs.append(self._measured(name, case, server.choice, rate))
-                server.done = next_rate(server) is None or len(server.runs) >= MOST_RUNS
+                server.done = next_rate(server) is None or len(server.runs) >= self._rates
                 self._save()
 
     def _count(self, name: str) -> int:
@@ -314,6 +316,7 @@ def main(
     seconds: Annotated[float, typer.Option(help="Of each search")] = 60.0,
     part: Annotated[float, typer.Option(help="Of the requests")] = 1.0,
     targets: Annotated[float, typer.Option(help="Times as long: for a slower machine")] = 1.0,
+    rates: Annotated[int, typer.Option(min=1, help="Tried with a server at most")] = 3,
     again: Annotated[bool, typer.Option("--again", help="Begin anew, whatever was saved")] = False,
     replay: Annotated[
         Path | None, typer.Option(exists=True, help="Results to predict once more; nothing is measured")
@@ -335,7 +338,7 @@ def main(
         out.write_bytes(msgspec.json.format(msgspec.json.encode(results)) + b"\n")
 
     save()
-    proof = Proof(model, results, read_profile(profile) if profile else None, save, console)
+    proof = Proof(model, results, read_profile(profile) if profile else None, rates, save, console)
     try:
         for name in only or list(results.servers if replay else WORKLOADS):
             proof.replay(name) if replay else proof.run(name, seconds)

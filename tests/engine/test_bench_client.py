@@ -1,6 +1,7 @@
 """The benchmark's client against a daemon: what it sees, and what the daemon tells of the same requests."""
 
 import pytest
+from completions import BUNDLED
 from daemon import Daemon
 
 from unifiedserve.bench.client.body import Wishes
@@ -10,10 +11,7 @@ from unifiedserve.bench.records import Run
 from unifiedserve.bench.requests import Arrival, Medium, Request, Text, Turn
 from unifiedserve.bench.run.measure import measure
 from unifiedserve.bench.run.plan import Manner, Plan
-from unifiedserve.models.default import DEFAULT_MODEL
 from unifiedserve.samples import FOLDER
-
-BUNDLED = {"model": "bundled", "served_model_name": DEFAULT_MODEL, "allowed_local_media_path": "local media"}
 
 VIDEO = Medium(kind="video", path=str(FOLDER / "shapes-events.mp4"), seconds=10.0)
 

@@ -10,11 +10,11 @@ import psutil
 import pytest
 import reference
 from checkpoints import find_checkpoint
+from completions import BUNDLED
 from daemon import Daemon
 from media import Clip
 from questions import TOKENS, answer, question
 from reference import Reference
-from test_bundled_model import BUNDLED
 
 NAMES = ["1 image", "3 images", "image and video"]
 CORES = len(os.sched_getaffinity(0))
