@@ -41,8 +41,8 @@ from unifiedserve.quantization.quantize import quantize
 from unifiedserve.quantization.scheme import GROUPS, Scheme
 
 RESULTS = Path(__file__).parent / "results" / "four-bits.json"
-TEXT = Path(__file__).parents[1] / "docs" / "architecture.md"
-CALIBRATION = TEXT.with_name("tuning.md")
+TEXT = Path(__file__).parent / "texts" / "predicted.txt"
+CALIBRATION = TEXT.with_name("calibration.txt")
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 Round = Callable[[str, Tensor], Tensor]
 
@@ -182,10 +182,10 @@ def measure(folder: Path, text: Path, tokens: int, calibration: Path) -> Iterato
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--text", type=Path, default=TEXT, help="what is predicted (default: docs/architecture.md)")
+    parser.add_argument("--text", type=Path, default=TEXT, help="what is predicted (default: texts/predicted.txt)")
     parser.add_argument("--tokens", type=int, default=4096, help="of either text (default: %(default)s)")
     parser.add_argument(
-        "--calibration", type=Path, default=CALIBRATION, help="what importance is of (default: docs/tuning.md)"
+        "--calibration", type=Path, default=CALIBRATION, help="what importance is of (default: texts/calibration.txt)"
     )
     parser.add_argument("--results", type=Path, default=RESULTS)
     args = parser.parse_args()

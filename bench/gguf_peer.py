@@ -34,7 +34,7 @@ import install_llamacpp
 from servers import Server, running
 
 RESULTS = Path(__file__).parent / "results" / "gguf-peer.json"
-TEXT = Path(__file__).parents[1] / "docs" / "architecture.md"
+TEXT = Path(__file__).parent / "texts" / "predicted.txt"
 SUBJECTS = ("a river", "the moon", "bread", "a bicycle", "rain", "a library", "glass", "the heart", "music", "winter")
 QUESTIONS = (
     "What is {}?",
@@ -123,7 +123,7 @@ def measure(file: Path, llamacpp: Path, text: Path, windows: int, dtype: str) ->
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", type=Path, nargs="+")
-    parser.add_argument("--text", type=Path, default=TEXT, help="what is predicted (default: docs/architecture.md)")
+    parser.add_argument("--text", type=Path, default=TEXT, help="what is predicted (default: texts/predicted.txt)")
     parser.add_argument("--windows", type=int, default=8, help="of 512 tokens of it (default: %(default)s)")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--llamacpp", type=Path, default=install_llamacpp.DEFAULT_FOLDER)
