@@ -47,7 +47,7 @@ def run(items: Sequence[Item], options: argparse.Namespace) -> int:
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="run_all.py", description="Try everything that needs a GPU, item by item.")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--visit", choices=VISITS, help="what tells most within ten minutes, in three runs")
+    which.add_argument("--visit", choices=VISITS, help="what tells most within ten minutes, in four runs")
     which.add_argument("--part", choices=[*PARTS, "all"], default="all", help="everything, or all of one kind")
     parser.add_argument("--only", action="append", default=[], metavar="ITEM", help="these items only")
     parser.add_argument("--list", action="store_true", help="say what there is, and run nothing")

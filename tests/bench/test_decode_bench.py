@@ -13,8 +13,8 @@ import pytest
 from checking import reference, shrunk, wrong_frames
 from contestant import Task
 from measure import Contender
+from numbers_page import BEGIN, END, renewed
 from peers import Contestant
-from readme import BEGIN, END, renewed
 from report import write
 from results import Figures, Floors, RowResult, joined
 from rich.console import Console
@@ -163,9 +163,9 @@ def document(**ratios: float) -> dict[str, Any]:
     return {"machine": machine, "versions": versions, "cores": 2, "command": "run.py", "rows": rows}
 
 
-def test_the_readme_tells_where_flashcodec_is_slower() -> None:
-    readme = f"above\n{BEGIN}of old\n{END}below\n"
-    text = renewed(readme, document(won=1.5, lost=0.8))
+def test_the_page_tells_where_flashcodec_is_slower() -> None:
+    page = f"above\n{BEGIN}of old\n{END}below\n"
+    text = renewed(page, document(won=1.5, lost=0.8))
     assert "| won | 2.00 s | PyAV split | 1.50 | none |  | 2.00 |" in text
     assert "| lost | 2.00 s | PyAV split | **0.80** |" in text
     assert "slower than the best peer here: lost (bold)" in text

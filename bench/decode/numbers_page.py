@@ -1,6 +1,6 @@
-"""The README's table of decoders, from the figures of decode.json.
+"""The table of decoders in docs/numbers.md, from the figures of decode.json.
 
-python bench/decode/readme.py   # between two marks in README.md
+python bench/decode/numbers_page.py   # between two marks in the page
 """
 
 import json
@@ -13,8 +13,8 @@ from report import RESULTS, line, measured
 from results import Figures, RowResult, digits, paired
 from tasks import LONG
 
-README = Path(__file__).parents[2] / "README.md"
-BEGIN, END = "<!-- bench/decode/readme.py writes from here -->\n", "<!-- to here -->\n"
+PAGE = Path(__file__).parents[2] / "docs" / "numbers.md"
+BEGIN, END = "<!-- bench/decode/numbers_page.py writes from here -->\n", "<!-- to here -->\n"
 WORDS = {
     "uniform64, h264_720p_8min": "64 of 8 min, H.264 720p",
     "uniform64, h264_1080p_1min": "64 of 1 min, H.264 1080p",
@@ -40,9 +40,9 @@ WORDS = {
 }
 
 
-def renewed(readme: str, document: dict[str, Any]) -> str:
-    """Return the README's text with the table of these figures between the marks."""
-    before, rest = readme.split(BEGIN)
+def renewed(page: str, document: dict[str, Any]) -> str:
+    """Return the page's text with the table of these figures between the marks."""
+    before, rest = page.split(BEGIN)
     _, after = rest.split(END)
     return before + BEGIN + "\n" + "\n".join(block(document)) + "\n\n" + END + after
 
@@ -122,9 +122,9 @@ def remarks(rows: dict[str, RowResult], lost: list[str]) -> list[str]:
 
 
 def main(folder: Annotated[Path, typer.Argument(help="Folder of decode.json")] = RESULTS) -> None:
-    """Write the README's table again."""
+    """Write the page's table again."""
     document = json.loads((folder / "decode.json").read_text())
-    README.write_text(renewed(README.read_text(), document))
+    PAGE.write_text(renewed(PAGE.read_text(), document))
 
 
 if __name__ == "__main__":
