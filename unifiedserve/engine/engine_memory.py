@@ -4,6 +4,7 @@ import logging
 import os
 import secrets
 from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from unifiedserve.engine.resources import check_memory, shared_sizes
 from unifiedserve.engine.weight_source import bytes_by_memory, origin_of, sources_of_ranks, wanted_by
 from unifiedserve.memory.kept_weights import KeptWeights, Origin
 from unifiedserve.memory.numa_policy import near_node
-from unifiedserve.memory.shared import EngineLayout, SharedMemory, create_pages, free
+from unifiedserve.memory.shared import EngineLayout, PoolKey, SharedMemory, create_pages, free
 from unifiedserve.memory.tensors import Tensors
 from unifiedserve.memory.weights import create_weights, sum_in_host, write_weights
 from unifiedserve.models.base import Processor
@@ -73,7 +74,10 @@ class EngineMemory:
         self._check()
         if warning := device.slowness():
             _log.warning(warning)
-        with ExitStack() as undo:
+        self._pages: dict[PoolKey, Memory] = {}
+        with ExitStack() as undo, ThreadPoolExecutor(1) as beside:
+            undo.callback(lambda: free(self._pages.values()))
+            early = beside.submit(self._take_pages) if device.room() is None else None  # their sizes are known
             begin_step(f"loading the weights, {self.uses['weights'] / MIB:,.0f} MiB in {self.dtype}")
             self._weights: list[list[Memory]] = [[] for _ in sources]  # by rank, of each memory that has them
             undo.callback(lambda: free(self._all_weights))
@@ -82,8 +86,7 @@ class EngineMemory:
             begin_step("taking memory for the KV cache and the buffers")
             self._layout = self._sized(rehearse)
             self.uses |= self._sum("KV cache", "patch buffer", "visual buffer")
-            self._pages = create_pages(self._layout, self._engine_id)
-            undo.callback(free, self._pages.values())
+            early.result() if early else self._take_pages()
             self.shared = SharedMemory.create(self._layout, self._pages)
             undo.callback(self._free_shared)
             self._owned = undo.pop_all()
@@ -182,6 +185,9 @@ class EngineMemory:
             new = [each for each in of_rank if not (self._keeps and self._kept.restore(each, self._origin(rank)))]
             if new:
                 write_weights(new, source)
+
+    def _take_pages(self) -> None:
+        self._pages = create_pages(self._layout, self._engine_id)
 
     def _write_weights(self, sources: Sequence[Tensors]) -> None:
         for of_rank, source in zip(self._weights, sources, strict=True):

@@ -131,7 +131,14 @@ def sum_in_host(weights: Memory) -> int:
 
     Takes as long as it takes to read them, mostly without the GIL.
     """
-    data = CPU.view(weights).numpy()
+    return sum_of(CPU.view(weights).numpy())
+
+
+def sum_of(data: np.ndarray) -> int:
+    """Return a sum over uint8 [n], modulo 2**64.
+
+    It is that of sums over consecutive parts, if all but the last are multiples of 8 bytes.
+    """
     words = data[: len(data) // 8 * 8].view(np.uint64)
     return (int(np.add.reduce(words)) + int(data[len(data) // 8 * 8 :].sum())) % 2**64
 
