@@ -4,6 +4,7 @@ Prompts are shorter and longer than where they change, or it is within an answer
 """
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from text_variants import ANSWER, CASES, Variant, compare, requests_of, write_ch
 from unifiedserve.device import CPU, Device
 from unifiedserve.errors import ConfigError
 from unifiedserve.models.registry import load_processor
+from unifiedserve.models.rope import context_length
 
 
 def longrope(pairs: int, length: int) -> dict[str, Any]:
@@ -94,3 +96,41 @@ def test_with_positions_of_several_axes(tmp_path_factory: pytest.TempPathFactory
     write_changed(Variant("qwen2_vl", "rope_parameters", rope).change, base, directory)
     with pytest.raises(ConfigError, match=r"config\.json: the rope_type longrope of qwen2_vl_text is not supported"):
         make_adapter(directory, torch.float32)
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2_5_vl"])
+def test_yarn_reaches_beyond_the_positions_that_a_checkpoint_names(
+    family: str, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> None:
+    """Qwen's model cards add YaRN to a config.json whose `max_position_embeddings` stay."""
+    base, directory = find_checkpoint(tmp_path_factory, family), tmp_path / "model"
+    short, long = lengths(base)
+
+    def stretch(config: dict[str, Any]) -> None:
+        text = config.get("text_config", config)
+        text["rope_parameters"] |= {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": short}
+        text["max_position_embeddings"] = short
+
+    write_changed(stretch, base, directory)
+    assert load_processor(directory).context_length == 4 * short > long
+    hf = reference.load(directory)
+    assert compare(directory, [hf.generate(case, ANSWER) for case in CASES]).kind == "equal"
+
+
+@pytest.mark.parametrize(
+    ("positions", "rope", "length"),
+    [
+        (32768, {"rope_type": "default"}, 32768),
+        (40960, {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}, 131072),  # Qwen3
+        (
+            163840,
+            {"rope_type": "yarn", "factor": 40.0, "original_max_position_embeddings": 4096},
+            163840,
+        ),  # DeepSeek-V3
+        (131072, {"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 8192}, 131072),
+        (131072, {"full_attention": {"rope_type": "linear", "factor": 8.0}}, 131072),  # Gemma 3
+    ],
+)
+def test_context_length(positions: int, rope: dict[str, Any], length: int) -> None:
+    text = SimpleNamespace(max_position_embeddings=positions, rope_parameters={"rope_theta": 1e4, **rope})
+    assert context_length(text) == length

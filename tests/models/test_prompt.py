@@ -222,4 +222,4 @@ def test_facts_about_the_model(ours: Processor) -> None:
     names = ("<|im_end|>", "<|endoftext|>")
     assert ours.eos_token_ids == tuple(ours.chat.special_ids[name] for name in names)
     assert (ours.patch_row_bytes, ours.visual_dim) == (3 * 2 * 14 * 14, 192)
-    assert ours.max_position_embeddings == 32768
+    assert ours.context_length == 32768

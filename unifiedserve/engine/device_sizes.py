@@ -12,6 +12,7 @@ from unifiedserve.engine.device_room import check_context, check_room, describe,
 from unifiedserve.engine.rehearsal import Footprint
 from unifiedserve.memory.shared import EngineLayout, MemoryLayout, PoolSize
 from unifiedserve.models.base import Processor
+from unifiedserve.models.rope import context_length
 
 _log = logging.getLogger(__name__)
 
@@ -89,7 +90,7 @@ class DeviceSizes:
     def _decode_bytes(self, memory: MemoryLayout, state_pages: int) -> int:
         """Return what a worker's decode takes beside the KV cache of a memory."""
         config, page_tokens = self._config, self._config.memory.kv_page_tokens
-        longest = config.checkpoint.max_model_len or self._text.max_position_embeddings
+        longest = config.checkpoint.max_model_len or context_length(self._text)
         tokens = min(longest, self._tokens_held(memory, state_pages))
         return self._device.decode_bytes(self._text, config.scheduling.max_running, tokens, page_tokens)
 

@@ -33,7 +33,7 @@ from unifiedserve.models.layer_positions import mark_layers
 from unifiedserve.models.linear_attention import number_layers
 from unifiedserve.models.loading import build_model
 from unifiedserve.models.pooling import load_pooling
-from unifiedserve.models.rope import LONG, settle_rope, short_length
+from unifiedserve.models.rope import LONG, context_length, settle_rope, short_length
 from unifiedserve.models.scopes import Scope
 from unifiedserve.models.text import NO_LIMIT, TooLongError
 from unifiedserve.placement import Network
@@ -80,7 +80,7 @@ class Processor:
         self.chat = ChatTemplate(model_dir, chat_template)
         self.tokenizer: Any = self.chat.tokenizer
         self.vocab_size: int = text_config.vocab_size
-        self.max_position_embeddings: int = text_config.max_position_embeddings
+        self.context_length = context_length(text_config)
         #: whether what the first tokens of a prompt leave in the KV cache is the same in all prompts that begin so
         self.shares_prefixes = StateLayout.of(text_config) is None and short_length(text_config) is None
         self.pooling = load_pooling(model_dir)  # None for a model that generates text

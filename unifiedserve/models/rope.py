@@ -28,6 +28,19 @@ def short_length(text_config: Any) -> int | None:
     return length
 
 
+def context_length(text_config: Any) -> int:
+    """Return how many positions a text model has.
+
+    Those of YaRN (arXiv:2309.00071) are `factor` times the original ones: Qwen's cards add it to a `config.json` and
+    leave `max_position_embeddings` as it is.
+    """
+    longest: int = text_config.max_position_embeddings
+    rope = getattr(text_config, "rope_parameters", None) or {}
+    if rope.get("rope_type") != "yarn":
+        return longest
+    return max(longest, int(rope.get("original_max_position_embeddings", longest) * rope["factor"]))
+
+
 def settle_rope(language_model: Any, position_rows: int) -> None:
     """Let a text model's rotary embedding depend on each token's position alone. The model is transformers'.
 

@@ -65,7 +65,7 @@ class Admission:
             processor.eos_token_ids,
             confined=config.machine.sandbox != "off",
         )
-        longest = processor.max_position_embeddings
+        longest = processor.context_length
         self.max_model_len = min(config.checkpoint.max_model_len or longest, longest)
         self._context = Context(processor, self.max_model_len)
 

@@ -3,6 +3,7 @@
 from unifiedserve.device import Decoder
 from unifiedserve.memory.kv_cache import KVPages
 from unifiedserve.models.base import LanguageAdapter
+from unifiedserve.models.rope import context_length
 from unifiedserve.placement import Stage
 from unifiedserve.worker.spec import WorkerSpec
 
@@ -16,5 +17,5 @@ def decoder_of(spec: WorkerSpec, adapter: LanguageAdapter, kv: KVPages) -> Decod
     """Return what decodes on the device by itself, if anything does."""
     if not generates(spec, adapter):
         return None
-    longest: int = spec.config.checkpoint.max_model_len or adapter.config.get_text_config().max_position_embeddings
+    longest = spec.config.checkpoint.max_model_len or context_length(adapter.config.get_text_config())
     return adapter.decoder(kv, spec.config.scheduling.max_running, kv.tokens_held(longest))

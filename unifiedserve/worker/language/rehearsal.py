@@ -12,6 +12,7 @@ import torch
 from unifiedserve.messages.media import MediaPlan
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.wire import Rehearse, Rehearsed
+from unifiedserve.models.rope import context_length
 from unifiedserve.placement import Network, Stage, networks_of
 from unifiedserve.sampling.sample import sample
 from unifiedserve.scheduling import Budget, heavy_within_share, largest_share
@@ -61,7 +62,7 @@ def step_seconds(
 
     The media are like this one, if there is one. Stages that are not hosted take no time.
     """
-    longest: int = model.adapter.config.get_text_config().max_position_embeddings
+    longest = context_length(model.adapter.config.get_text_config())
 
     def prompt(tokens: int) -> float:
         if Stage.PREFILL not in hosted:
@@ -102,7 +103,7 @@ def _encode(model: LanguageModel, medium: MediaPlan, units: list[range], row_byt
 
 
 def _run(model: LanguageModel, budget: Budget, decodes: int) -> None:
-    longest: int = model.adapter.config.get_text_config().max_position_embeddings
+    longest = context_length(model.adapter.config.get_text_config())
     chunk = min(budget.prefill_tokens or longest, longest)
     batch = [_rows(model, min(_CONTEXT, longest - chunk), chunk)]
     batch += [_rows(model, min(_CONTEXT, longest - 1), 1) for _ in range(decodes)]
