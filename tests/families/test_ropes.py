@@ -108,11 +108,11 @@ def test_yarn_reaches_beyond_the_positions_that_a_checkpoint_names(
 
     def stretch(config: dict[str, Any]) -> None:
         text = config.get("text_config", config)
-        text["rope_parameters"] |= {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": short}
+        text["rope_parameters"] |= {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": short}
         text["max_position_embeddings"] = short
 
     write_changed(stretch, base, directory)
-    assert load_processor(directory).context_length == 4 * short > long
+    assert load_processor(directory).context_length == 8 * short > long
     hf = reference.load(directory)
     assert compare(directory, [hf.generate(case, ANSWER) for case in CASES]).kind == "equal"
 
