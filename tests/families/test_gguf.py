@@ -155,7 +155,17 @@ def test_the_tokenizer_is_the_checkpoints(mixed: tuple[Path, Reference]) -> None
     text = "What is a river? <|im_end|>\n\tIt is 42 metres wide, isn't it?  Été, 日本"
     assert ours.chat.tokenizer(text)["input_ids"] == hf.tokenizer(text)["input_ids"]
     assert ours.prompt(CASE.messages, []).token_ids == hf.inputs(CASE)["input_ids"][0].tolist()
-    assert ours.eos_token_ids == (hf.tokenizer.eos_token_id,)
+    assert hf.tokenizer.eos_token_id in ours.eos_token_ids
+
+
+def test_all_ends_of_a_vocabulary_end_answers(tmp_path: Path) -> None:
+    """A file names one. That of Gemma 3, which its converter takes from the tokenizer, is not the end of a turn."""
+    make(tmp_path, "llama", FLOATS)
+    names = json.loads((tmp_path / "checkpoint" / "tokenizer.json").read_text())["added_tokens"]
+    ids = {token["content"]: token["id"] for token in names}
+    file = write_gguf(tmp_path / "ends.gguf", tmp_path / "checkpoint", kinds(FLOATS), end="<|vision_end|>")
+    ends = load_processor(gguf_folder(file, tmp_path / "cache")).eos_token_ids
+    assert set(ends) == {ids["<|vision_end|>"], ids["<|im_end|>"], ids["<|endoftext|>"]}
 
 
 def test_digits_of_smollm_are_single(tmp_path: Path) -> None:

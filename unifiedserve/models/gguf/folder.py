@@ -8,6 +8,7 @@ import hashlib
 import json
 import tempfile
 from collections import Counter
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,12 @@ METHOD = "gguf"
 #: of vocabularies whose numbers are cut into digits, of which transformers does not know
 _SINGLE_DIGITS = ("smollm",)
 _ENDS = ("eos_token_id", "eot_token_id", "eom_token_id")
+#: tokens that end an answer wherever a vocabulary has them, as in llama.cpp: most files name no more than one of a
+#: model's, and Gemma 3's not that of a turn
+_KNOWN_ENDS = (
+    *("<|im_end|>", "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|end|>"),
+    *("<end_of_turn>", "<end_of_utterance>"),
+)
 #: recommendations of general.sampling, and what generation_config.json calls them
 _SAMPLING = {
     "temp": "temperature",
@@ -92,14 +99,14 @@ def _write(folder: Path, file: GGUFFile, tower: GGUFFile | None = None) -> None:
     if tower:
         config = _with_tower(folder, config, tokenizer, file, tower)
     _write_json(folder / "config.json", config | _quantization(file))
-    _write_json(folder / "generation_config.json", _generation(file))
+    _write_json(folder / "generation_config.json", _generation(file, tokenizer.get_vocab()))
     beside = Table(str(tower.path), projector_of(tower), list(tower.tensors)) if tower else None
     write_table(folder, Table(str(file.path), file.architecture, list(file.tensors), beside))
 
 
-def _generation(file: GGUFFile) -> dict[str, Any]:
+def _generation(file: GGUFFile, vocabulary: Mapping[str, int]) -> dict[str, Any]:
     """Return the tokens that end an answer, and how the file would have tokens chosen."""
-    ends = [file.field(f"tokenizer.ggml.{key}") for key in _ENDS]
+    ends = [*(file.field(f"tokenizer.ggml.{key}") for key in _ENDS), *map(vocabulary.get, _KNOWN_ENDS)]
     chosen = {name: file.field(f"general.sampling.{key}") for key, name in _SAMPLING.items()}
     rounded = {name: round(value, 6) for name, value in chosen.items() if value is not None}  # of 32 bits
     return {"eos_token_id": sorted({end for end in ends if end is not None}), **rounded}
