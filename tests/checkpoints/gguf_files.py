@@ -62,19 +62,20 @@ def write_gguf(
     more: Mapping[str, NDArray[np.float32]] | None = None,
     words: str = "gpt-2",
     end: str = "<|im_end|>",
+    begin: str = "",
 ) -> Path:
     """Write a checkpoint's language model as a GGUF file whose matrices are of `kind_of` their names.
 
     All else is float32. The checkpoint's weights are replaced by the values that the file holds, if these are others.
     `more` are tensors that only it has, `words` is the name of how text is cut into words, `end` the token that ends
-    answers.
+    answers, `begin` the one that may begin texts.
     """
     whole = transformers.AutoConfig.from_pretrained(checkpoint)
     config = whole.get_text_config().to_dict()
     architecture = "qwen2vl" if whole.model_type in _QWEN2_VL else config["model_type"].removesuffix("_text")
     writer = gguf.GGUFWriter(path, architecture)
     _add_sizes(writer, config)
-    _add_tokenizer(writer, checkpoint, words, end)
+    _add_tokenizer(writer, checkpoint, words, end, begin)
     for name, values in (more or {}).items():
         writer.add_tensor(name, values)
     (arch,) = (key for key, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
@@ -130,7 +131,7 @@ def _add_sizes(writer: gguf.GGUFWriter, config: Mapping[str, Any]) -> None:
         writer.add_sliding_window(window)
 
 
-def _add_tokenizer(writer: gguf.GGUFWriter, checkpoint: Path, words: str, end: str) -> None:
+def _add_tokenizer(writer: gguf.GGUFWriter, checkpoint: Path, words: str, end: str, begin: str) -> None:
     tokenizer = json.loads((checkpoint / "tokenizer.json").read_text())
     special = {token["content"]: token["id"] for token in tokenizer["added_tokens"]}
     tokens = sorted((tokenizer["model"]["vocab"] | special).items(), key=lambda pair: pair[1])
@@ -140,5 +141,7 @@ def _add_tokenizer(writer: gguf.GGUFWriter, checkpoint: Path, words: str, end: s
     writer.add_token_types([_CONTROL if token in special else _NORMAL for token, _ in tokens])
     writer.add_token_merges([" ".join(merge) for merge in tokenizer["model"]["merges"]])
     writer.add_eos_token_id(special[end])
+    if begin:
+        writer.add_bos_token_id(special[begin])
     writer.add_pad_token_id(special["<|endoftext|>"])
     writer.add_chat_template((checkpoint / "chat_template.jinja").read_text())

@@ -177,6 +177,23 @@ def test_digits_of_smollm_are_single(tmp_path: Path) -> None:
     assert pieces == ["from", "Ġ", "1", "2", "Ġto", "Ġ", "3", "4", "5"]
 
 
+def test_texts_and_words_of_llama_3(tmp_path: Path) -> None:
+    """A text begins with BOS, of which files need not tell, and a word that is a token needs no merges for it."""
+    make(tmp_path, "llama", FLOATS)
+    path = tmp_path / "checkpoint" / "tokenizer.json"
+    stored = json.loads(path.read_text())
+    merges, vocabulary = stored["model"]["merges"], stored["model"]["vocab"]
+    word = vocabulary.pop("".join(merges.pop()))  # the last one, which no other is made of
+    vocabulary["zqzq"] = word
+    path.write_text(json.dumps(stored))
+    file = write_gguf(
+        tmp_path / "words.gguf", tmp_path / "checkpoint", kinds(FLOATS), words="llama-bpe", begin="<|im_start|>"
+    )
+    ours = load_processor(gguf_folder(file, tmp_path / "cache")).chat.tokenizer
+    assert ours("zqzq")["input_ids"] == [ours.bos_token_id, word]
+    assert ours.bos_token == "<|im_start|>"
+
+
 def test_scaled_frequencies_of_llama_3(tmp_path: Path) -> None:
     rope = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
     rope |= {"original_max_position_embeddings": 8192, "rope_theta": 500000.0}

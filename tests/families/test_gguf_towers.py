@@ -72,6 +72,14 @@ def test_all_of_a_checkpoint_comes_back(make: Make, family: str, tmp_path: Path)
     assert ours.prompt(question, [plan]).token_ids == theirs.prompt(question, [plan]).token_ids
 
 
+def test_letters_of_qwen_2_are_composed(make: Make, tmp_path: Path) -> None:
+    """As its own tokenizer.json has it: an accent may be a character of its own."""
+    checkpoint = make("qwen2_5_vl")
+    write_gguf(tmp_path / "model.gguf", checkpoint, lambda name: Kind.F32, words="qwen2")
+    tokenizer = load_processor(gguf_folder(tmp_path / "model.gguf", tmp_path / "cache")).chat.tokenizer
+    assert tokenizer("e\u0301te\u0301")["input_ids"] == tokenizer("\u00e9t\u00e9")["input_ids"]
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(("kind", "old_names"), [(Kind.F16, False), (Kind.Q8_0, True)])
 def test_values_are_those_of_the_file(

@@ -13,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from tokenizers.normalizers import NFC
 from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
 
 from unifiedserve.errors import ConfigError
@@ -25,8 +26,12 @@ from unifiedserve.models.hub import load_transformers
 from unifiedserve.models.processor_rules import IMAGES
 
 METHOD = "gguf"
-#: of vocabularies whose numbers are cut into digits, of which transformers does not know
+#: vocabularies by how they cut text into words. Of these transformers does not know that numbers are cut into digits,
 _SINGLE_DIGITS = ("smollm",)
+#: that a word which is a token needs no merges, and that texts begin with BOS unless a file says otherwise,
+_LIKE_LLAMA_3 = ("llama3", "llama-v3", "llama-bpe", "falcon3", "pixtral", "tekken")
+#: and that letters are composed with their accents
+_LIKE_QWEN_2 = ("qwen2", "deepseek-r1-qwen")
 _ENDS = ("eos_token_id", "eot_token_id", "eom_token_id")
 #: tokens that end an answer wherever a vocabulary has them, as in llama.cpp: most files name no more than one of a
 #: model's, and Gemma 3's not that of a turn
@@ -113,14 +118,19 @@ def _generation(file: GGUFFile, vocabulary: Mapping[str, int]) -> dict[str, Any]
 
 
 def _tokenizer(file: GGUFFile) -> Any:
-    place, name = file.path.parent, file.path.name
+    place, name, words = file.path.parent, file.path.name, file.field("tokenizer.ggml.pre")
+    begins = {"add_bos_token": True} if words in _LIKE_LLAMA_3 else {}
     try:
-        tokenizer = load_transformers().PreTrainedTokenizerFast.from_pretrained(place, gguf_file=name)
+        tokenizer = load_transformers().PreTrainedTokenizerFast.from_pretrained(place, gguf_file=name, **begins)
     except Exception as error:
         raise not_understood(file, error) from error
-    if file.field("tokenizer.ggml.pre") in _SINGLE_DIGITS:
-        splits = [Digits(individual_digits=True), ByteLevel(add_prefix_space=False)]
-        tokenizer.backend_tokenizer.pre_tokenizer = Sequence(splits)
+    backend = tokenizer.backend_tokenizer
+    if words in _SINGLE_DIGITS:
+        backend.pre_tokenizer = Sequence([Digits(individual_digits=True), ByteLevel(add_prefix_space=False)])
+    if words in _LIKE_LLAMA_3:
+        backend.model.ignore_merges = True
+    if words in _LIKE_QWEN_2:
+        backend.normalizer = NFC()
     return tokenizer
 
 
