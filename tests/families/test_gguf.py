@@ -272,6 +272,19 @@ def test_what_is_refused(
     assert not list((tmp_path / "cache").glob("*"))
 
 
+def test_parts_of_a_model_are_refused(tmp_path: Path) -> None:
+    """Each is a file by itself; the first one has all metadata."""
+    writer = gguf.GGUFWriter(tmp_path / "model-00001-of-00003.gguf", "llama")
+    writer.add_uint16("split.count", 3)
+    writer.add_tensor("a", ROWS)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    with pytest.raises(ConfigError, match=r"00003\.gguf: this is one of 3 parts: join them with `llama-gguf-split"):
+        gguf_folder(tmp_path / "model-00001-of-00003.gguf", tmp_path / "cache")
+
+
 def test_damaged_files(tmp_path: Path) -> None:
     whole = make(tmp_path, "qwen2", FLOATS).read_bytes()
     with pytest.raises(ConfigError, match=r"none\.gguf: No such file"):

@@ -18,9 +18,11 @@ class GGUFFile:
     """Hold the metadata and tensors of a model's GGUF file, which stays mapped. Opening it takes seconds."""
 
     def __init__(self, path: Path) -> None:
-        """Raise ConfigError for an unreadable GGUF file, or an unknown type of tensors."""
+        """Raise ConfigError for an unreadable file, a part of one, or unknown types of tensors."""
         self.path = path
         self._reader = open_gguf(path)
+        if (parts := self.field(gguf.Keys.Split.LLM_KV_SPLIT_COUNT) or 1) > 1:
+            raise ConfigError(f"{path}: this is one of {parts} parts: join them with `llama-gguf-split --merge` first")
         self.architecture = str(self.field("general.architecture"))
         self.tensors: Sequence[Place] = [_place(tensor, path) for tensor in self._reader.tensors]
 
