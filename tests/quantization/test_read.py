@@ -61,7 +61,15 @@ def test_headers_read_nothing(tmp_path: Path) -> None:
     assert [header.name for header in QuantizedTensors(Unread(tmp_path), AWQ).headers()] == ["x.weight"]
 
 
-@pytest.mark.parametrize("config", [{"quantization_config": AWQ}, {"text_config": {"quantization_config": AWQ}}])
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"quantization_config": AWQ},
+        {"text_config": {"quantization_config": AWQ}},
+        {"compression_config": AWQ},  # as compressed-tensors wrote it before
+        {"quantization_config": None, "text_config": {"compression_config": AWQ}},
+    ],
+)
 def test_quantised_already(config: dict[str, Any]) -> None:
     assert quantization_config(config) == AWQ
     with pytest.raises(ConfigError, match=r"--quantization: this checkpoint is quantised already \(awq\); leave"):

@@ -22,6 +22,7 @@ _FORMATS: dict[str, type[AWQ | GPTQ | CompressedTensors | FP8]] = {
     "compressed-tensors": CompressedTensors,
     "fp8": FP8,
 }
+_KEYS = ("quantization_config", "compression_config")  # of config.json; compressed-tensors once wrote the latter
 _BITSANDBYTES = ("load_in_4bit", "load_in_8bit")
 #: tensors of modules that say nothing which is needed: scales of activations, of keys and values, and unused parts
 _HIDDEN = frozenset(f"{of}_{what}" for of in ("input", "output", "q", "k", "v") for what in ("scale", "zero_point")) | {
@@ -95,8 +96,8 @@ class QuantizedTensors:
 
 def quantization_config(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return what a config.json says of quantisation, for the whole model or its text; None if nothing."""
-    text: Mapping[str, Any] = config.get("text_config") or {}
-    return config.get("quantization_config") or text.get("quantization_config")
+    parts: list[Mapping[str, Any]] = [config, config.get("text_config") or {}]
+    return next((part[key] for part in parts for key in _KEYS if part.get(key)), None)
 
 
 def require_plain(config: Mapping[str, Any], option: str) -> None:
