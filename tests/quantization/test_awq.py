@@ -51,6 +51,19 @@ def test_coarse_scales_are_repeated(group: int, inputs: int, expected: int, tmp_
 
 
 @pytest.mark.parametrize(
+    ("group", "said"),
+    [(32, {"q_group_size": 32, "w_bit": 4}), (128, {}), (256, {"group_size": None})],
+    ids=["AutoAWQ's own names", "nothing", "null"],
+)
+def test_sizes_of_groups_as_others_read_them(group: int, said: dict[str, object], tmp_path: Path) -> None:
+    drawn = Drawn(8, 256, group)
+    config = {name: value for name, value in AWQ.items() if name not in ("group_size", "bits")}
+    (matrix,) = read_all(checkpoint(tmp_path, named("x", drawn.awq()), config | said)).values()
+    assert isinstance(matrix, QuantizedMatrix)
+    torch.testing.assert_close(matrix.dequantize().double(), drawn.values(), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"version": "gemv"}, "AWQ of version 'gemv' is not supported; only 'gemm' is"),

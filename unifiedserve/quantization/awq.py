@@ -18,6 +18,7 @@ from unifiedserve.quantization.stored import FLOATS, Axes, Axis, Module, StoredW
 
 #: where in a word outputs 0 to 7 are: it holds 0, 2, 4, 6, 1, 3, 5, 7
 _PLACES = [0, 4, 1, 5, 2, 6, 3, 7]
+_GROUP = 128  # inputs that share a scale where a config does not say
 
 
 class AWQ:
@@ -32,13 +33,13 @@ class AWQ:
             raise ConfigError(f"quantization_config: AWQ of {bits} bits is not supported; only of 4 bits")
         if config.get("zero_point") is False:
             raise ConfigError("quantization_config: AWQ with zero_point false is not supported")
-        self._config = config
+        self._groups = {"group_size": config.get("q_group_size", config.get("group_size", _GROUP))}
 
     def weight(self, module: Module) -> StoredWeight | None:
         if not {"qweight", "qzeros"} & module.tensors.keys():
             return None
         inputs, words = module.tensor("qweight", (torch.int32,)).shape
-        group = group_size(self._config, inputs)
+        group = group_size(self._groups, inputs)
         scheme = module.scheme(4, inputs, group)
         scales = module.tensor("scales", FLOATS, [inputs // group, words * 8])
         module.tensor("qzeros", (torch.int32,), [inputs // group, words])
