@@ -203,6 +203,15 @@ def test_a_group_without_importance_is_as_if_all_were_alike() -> None:
         assert not torch.equal(one[:, 0], other[:, 0])
 
 
+@pytest.mark.parametrize("used", [1, 2, 31])
+def test_inputs_that_a_text_never_used_keep_their_values(used: int) -> None:
+    """Those of others are nearest; the rest are what codes of the same range can be."""
+    weight, importance = draw(64, 64), torch.zeros(64)
+    importance[:used], importance[-used:] = 1, 3
+    matrix = quantize(weight, DEFAULTS[4], importance)
+    assert relative_error(weight, matrix) < 0.13
+
+
 def test_8_bits_do_without_importance() -> None:
     weight, importance = draw(5, 256), draw(1, 256)[0].abs()
     for one, other in zip(

@@ -17,6 +17,8 @@ _RANGES = (1.0, 0.95, 0.9, 0.85, 0.8)
 #: values at a time: they and what is computed of them stay in the cores' caches
 _CHUNK = 1 << 18
 _TINY = torch.finfo(torch.float32).tiny
+#: the importance of an input that a text never used, as a share of its group's largest: other texts may use it
+_UNUSED = 0.01
 
 
 def quantize(weight: Tensor, scheme: Scheme, importance: Tensor | None = None) -> QuantizedMatrix:
@@ -39,6 +41,7 @@ def _shares(importance: Tensor) -> Tensor:
     """Return the importance [groups, group] with a mean of 1 in each group; of a group of zeros all are 1."""
     largest = importance.amax(-1, keepdim=True)
     scaled = torch.where(largest > 0, importance / largest, 1.0)
+    scaled = torch.where(scaled > 0, scaled, _UNUSED)
     return scaled / scaled.mean(-1, keepdim=True)
 
 
