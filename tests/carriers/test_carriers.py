@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -68,6 +69,24 @@ def test_a_freed_page_is_still_there(kind: str, make_side: MakeSide) -> None:
     source.pools["kv"].release(offer.pages)
     assert target.fetch(source.address, offer.into(into)).error == ""
     assert (target.bytes["kv"][into] == offer.contents).all()
+
+
+def test_memory_of_a_source_that_has_ended_goes_back(make_side: MakeSide) -> None:
+    """Its reader has it mapped, and gives it up when it reads from a new one, as from what has come in its place."""
+    target, first = make_side("shared"), make_side("shared")
+    inodes = {str(pool.inode) for pool in first.pools.values()}
+    offer = first.fill("kv", 1)
+    assert target.fetch(first.address, offer.into(target.take("kv", 1))).error == ""
+    first.end()
+    assert mapped() >= inodes
+    second = make_side("shared")
+    assert target.fetch(second.address, second.fill("kv", 1).into(target.take("kv", 1))).error == ""
+    assert not mapped() & inodes
+
+
+def mapped() -> set[str]:
+    """Return the inodes of the files that this process has mapped."""
+    return {line.split()[4] for line in Path("/proc/self/maps").read_text().splitlines()}
 
 
 def test_a_page_that_was_taken_anew_is_named(kind: str, make_side: MakeSide) -> None:

@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 
-from ipc_buffers import ArenaError, Bell, PageCopier, PagePool
+from ipc_buffers import ArenaError, Bell, PageCopier, PagePool, list_arenas
 from unifiedserve.carriers.address import Address, AddressError, check_description, parse
 from unifiedserve.carriers.base import Copy, Done
 from unifiedserve.carriers.failures import Failures
@@ -71,11 +71,23 @@ class MappedCarrier:
     def _source(self, address: str) -> dict[str, PagePool]:
         """Return the pools of a source, mapped when it is first read from."""
         if address not in self._sources:
+            self._give_up_ended()
             self._sources[address] = self._map(address)
             while len(self._sources) > _MOST_SOURCES:
                 _close(self._sources.popitem(last=False)[1])
         self._sources.move_to_end(address)
         return self._sources[address]
+
+    def _give_up_ended(self) -> None:
+        """Give up sources whose names are gone: their memory goes back when nobody maps it any more."""
+        names = {arena.name for arena in list_arenas()}
+        ended = [
+            address
+            for address, pools in self._sources.items()
+            if any(each.name not in names for each in pools.values())
+        ]
+        for address in ended:
+            _close(self._sources.pop(address))
 
     def _map(self, text: str) -> dict[str, PagePool]:
         address = parse(text, self._kind)
