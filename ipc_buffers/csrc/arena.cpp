@@ -33,9 +33,11 @@ void check_name(const std::string& name) {
   }
 }
 
+// A file system without a limit (mount -o size=0, podman run --shm-size=0) tells of no blocks at all.
 std::uint64_t free_shm_bytes() {
   struct statvfs info {};
-  return ::statvfs(kShmFolder, &info) == 0 ? std::uint64_t{info.f_bavail} * info.f_frsize : 0;
+  if (::statvfs(kShmFolder, &info) != 0) return 0;
+  return info.f_blocks == 0 ? kHeaderBytes + Arena::kMaxBytes : std::uint64_t{info.f_bavail} * info.f_frsize;
 }
 
 ArenaError no_space(const std::string& name, std::uint64_t bytes) {

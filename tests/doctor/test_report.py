@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -85,6 +86,14 @@ def test_too_little_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_no_shared_memory() -> None:
     assert system.shared_memory("/nowhere").blocks
+
+
+def test_shared_memory_without_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such a file system has no blocks, neither free nor taken."""
+    unlimited = SimpleNamespace(f_blocks=0, f_bavail=0, f_frsize=4096)
+    monkeypatch.setattr("os.statvfs", lambda directory: unlimited)
+    check = system.shared_memory()
+    assert (check.status, check.value) == (Status.OK, "no limit of its own")
 
 
 @pytest.mark.parametrize(

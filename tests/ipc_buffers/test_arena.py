@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -71,6 +74,17 @@ def test_too_little_shared_memory_is_told_with_numbers() -> None:
     assert needed >= 1 << 45 > free > 0
     assert "--shm-size" in str(error.value)
     assert "remount" in str(error.value)
+
+
+def test_shared_memory_without_a_limit() -> None:
+    """As podman mounts it for --shm-size=0: such a file system tells of no blocks."""
+    script = "from ipc_buffers import Arena; Arena.create('unlimited', 1 << 20).unlink()"
+    mounted = 'mount -t tmpfs -o size=0 tmpfs /dev/shm && exec "$0" -c "$1"'
+    alone = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-ec"]
+    if not shutil.which("unshare") or subprocess.run([*alone, mounted, "true"], capture_output=True).returncode:
+        pytest.skip("nothing can be mounted here")
+    done = subprocess.run([*alone, mounted, sys.executable, script], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_name_is_used_once(make_arena: MakeArena) -> None:

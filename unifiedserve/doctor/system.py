@@ -65,6 +65,8 @@ def shared_memory(directory: str = "/dev/shm") -> Check:
     except OSError as error:
         remedy = f"mount a tmpfs at {directory}"
         return Check(directory, error.strerror or "unreadable", Status.MISSING, remedy, required=True)
+    if not stats.f_blocks:  # mount -o size=0, podman run --shm-size=0
+        return Check(directory, "no limit of its own", required=True)
     total, free = stats.f_blocks * stats.f_frsize, stats.f_bavail * stats.f_frsize
     status = Status.OK
     if free < SHM_COMFORTABLE:

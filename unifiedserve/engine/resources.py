@@ -3,7 +3,6 @@
 import logging
 import math
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from importlib import util
 from pathlib import Path
@@ -94,7 +93,7 @@ def check_memory(shared: Mapping[str, int], workers: int) -> None:
     The shared segments map name to bytes.
     """
     needed = {name: -(-size // MIB) for name, size in shared.items()}
-    _check_room(needed, shutil.disk_usage(_SHM).free, f"{_SHM} has", f"enlarge it (mount -o remount,size=… {_SHM})")
+    _check_room(needed, _free_shared_bytes(), f"{_SHM} has", f"enlarge it (mount -o remount,size=… {_SHM})")
     needed[f"{workers} workers"] = workers * WORKER_MIB
     _check_room(needed, _available_bytes(), "the machine has", "free memory")
 
@@ -118,6 +117,12 @@ def _check_room(needed: Mapping[str, int], free_bytes: int, who: str, remedy: st
             f"not enough memory: {parts} = {total:,} MiB, but {who} {free:,} MiB free; {remedy}, or ask for smaller "
             "buffers (--kv-cache-mib, --patch-buffer-mib, --visual-buffer-mib, --visual-cache-mib)"
         )
+
+
+def _free_shared_bytes() -> int:
+    """Return the free bytes of shared memory: without a limit it has no blocks, and may take all that there is."""
+    stats = os.statvfs(_SHM)
+    return stats.f_bavail * stats.f_frsize if stats.f_blocks else _available_bytes()
 
 
 def _available_bytes() -> int:
