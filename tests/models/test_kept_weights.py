@@ -15,6 +15,7 @@ from safetensors import safe_open
 
 from ipc_buffers import Memory
 from unifiedserve.device import CPU
+from unifiedserve.memory import kept_weights
 from unifiedserve.memory.kept_weights import KeptWeights, Origin
 from unifiedserve.memory.tensors import SafetensorsFiles
 from unifiedserve.memory.weights import create_weights, load_weights, sum_in_host
@@ -84,6 +85,17 @@ def test_a_changed_checkpoint_is_read_again(kept: Kept, empty: Memory, caplog: p
 def test_weights_of_other_kernels_are_made_again(kept: Kept, empty: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("unifiedserve._core.instruction_sets", lambda: ["another"])
     assert not kept.store.restore(empty, kept.origin)
+
+
+@pytest.mark.parametrize("place", ["quantization/awq.py", "models/gguf/tensors.py", "models/gguf/towers/gemma3.py"])
+def test_all_code_that_makes_bytes_counts(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = tmp_path / place
+    code.parent.mkdir(parents=True)
+    code.write_text("GAIN = 1")
+    monkeypatch.setattr(kept_weights, "_PACKAGE", tmp_path)
+    before = kept_weights._digest_of_code.__wrapped__()
+    code.write_text("GAIN = 2")
+    assert kept_weights._digest_of_code.__wrapped__() != before
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -170,7 +170,7 @@ def _pieces(data: memoryview) -> Iterator[memoryview]:
 
 @cache
 def _digest_of_code() -> str:
-    files = [Path(_core.__file__), *(path for each in _MAKERS for path in sorted((_PACKAGE / each).glob("*.py")))]
+    files = [Path(_core.__file__), *(path for each in _MAKERS for path in sorted((_PACKAGE / each).rglob("*.py")))]
     return _digest(*(hashlib.sha256(path.read_bytes()).hexdigest() for path in files))
 
 
