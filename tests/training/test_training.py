@@ -24,7 +24,7 @@ from training.world.plots import VECTORS
 from training.world.questions import ASKERS, Turn, ask, conversation
 from training.world.rendering import Renderer
 from training.world.sampling import STILL, Recipe, sample_scene
-from training.world.scene import COLOURS, EVENT_KINDS, HEADINGS, SHAPES
+from training.world.scene import COLOURS, EVENT_KINDS, HEADINGS, SHAPES, Scene
 from unifiedserve.messages.media import MediaOptions, VideoInfo
 from unifiedserve.models.checkpoint_files import train_tokenizer
 from unifiedserve.models.hub import load_transformers
@@ -113,6 +113,24 @@ def test_pixels_are_those_of_the_vision_stage(description: Path, tmp_path: Path)
             assert output.data is not None
             rows[output.first_group] = output.data
     assert np.array_equal(rows.reshape(clip.rows.shape), clip.rows)
+
+
+def test_a_clip_that_two_draw_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As processes that draw ahead may: each has a file of its own until it is whole."""
+    scene, source = sample_scene(Recipe(seconds=(3.0, 4.0)), 3, 4 / 3), Source(200, 150, 8.0)
+    begun: list[Path] = []
+
+    def encode_beside(scene: Scene, source: Source, codec: str, crf: int, file: Path) -> None:
+        encode(scene, source, codec, crf, file)
+        begun.append(file)
+        if len(begun) == 1:
+            coded(scene, source, codec, crf, tmp_path)
+
+    monkeypatch.setattr("training.recipe.clips.encode", encode_beside)
+    rows = coded(scene, source, "h264", 30, tmp_path).rows
+    assert len(set(begun)) == 2
+    assert [file.suffix for file in tmp_path.iterdir()] == [".mp4"]
+    assert np.array_equal(coded(scene, source, "h264", 30, tmp_path).rows, rows)
 
 
 def test_the_network_computes_what_transformers_does(lessons: Batches, description: Path) -> None:

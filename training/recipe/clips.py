@@ -1,6 +1,7 @@
 """Clips: the frames that a processor would take of a scene's video, as rows of patches, with their labels."""
 
 import subprocess
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -67,9 +68,10 @@ def coded(scene: Scene, source: Source, codec: str, crf: int, folder: Path) -> C
     """Draw a clip by way of a video file."""
     file = folder / f"{scene.look}-{source.width}x{source.height}-{codec}-{crf}.mp4"
     if not file.exists():
-        part = file.with_suffix(".part.mp4")
-        encode(scene, source, codec, crf, part)
-        part.rename(file)
+        with tempfile.TemporaryDirectory(dir=folder) as own:  # others may draw the same one at the same time
+            part = Path(own, file.name)
+            encode(scene, source, codec, crf, part)
+            part.rename(file)
     taken = plan(scene, source)
     size = taken.height, taken.width
     return _clip(scene, taken, flashcodec.sample(file, indices=taken.indices, size=size, num_threads=1).data)
