@@ -292,6 +292,15 @@ def test_a_run_that_was_interrupted_goes_on_exactly(tmp_path: Path) -> None:
     assert (whole / "model.safetensors").read_bytes() == (halves / "model.safetensors").read_bytes()
 
 
+def test_curves_have_each_step_once(tmp_path: Path) -> None:
+    """A run that ends before it has saved what it has learned does it again, and its last line may be cut."""
+    Trainer(tmp_path, Options(**{**vars(QUIET), "stop_at": 1})).run()
+    kept = json.dumps({"step": 1, "answers": 2.0}) + "\n"
+    (tmp_path / CURVES).write_text(f'{kept}{json.dumps({"step": 2, "answers": 1.5})}\n{{"step": 3, "answ')
+    Trainer(tmp_path, Options(**{**vars(QUIET), "stop_at": 1}))
+    assert (tmp_path / CURVES).read_text() == kept
+
+
 def test_examinations_are_written_down(tmp_path: Path) -> None:
     Trainer(tmp_path, Options(**{**vars(QUIET), "stop_at": 1, "exam_every": 1, "exam_batches": 2})).run()
     (line,) = [json.loads(line) for line in (tmp_path / CURVES).read_text().splitlines()]

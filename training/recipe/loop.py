@@ -118,6 +118,15 @@ class Trainer:
         for optimizer, own in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(own)
         self.step = state["step"]
+        self._forget_later()
+
+    def _forget_later(self) -> None:
+        """Take out of the curves what an interrupted run did after it was saved, because it is done again."""
+        curves = self.directory / CURVES
+        if curves.exists():
+            lines = curves.read_text().splitlines(keepends=True)
+            whole = (line for line in lines if line.endswith("\n"))
+            curves.write_text("".join(line for line in whole if json.loads(line)["step"] <= self.step))
 
     def _make_optimizers(self) -> list[torch.optim.Optimizer]:
         """Make Muon (Jordan et al., 2024) for the matrices inside of layers, AdamW for all else."""
