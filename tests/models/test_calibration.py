@@ -97,7 +97,9 @@ def test_what_comes_of_a_text_is_served(
     assert answer["usage"]["completion_tokens"] == 3
 
 
-def test_refuses_what_it_cannot_measure(error_of: Callable[..., str], checkpoint: Path, tmp_path: Path) -> None:
+def test_refuses_what_it_cannot_measure(
+    error_of: Callable[..., str], checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     long, short = tmp_path / "long.txt", tmp_path / "short.txt"
     long.write_text(TEXT)
     short.write_text("a few words")
@@ -108,6 +110,9 @@ def test_refuses_what_it_cannot_measure(error_of: Callable[..., str], checkpoint
     assert "it was made of" in error_of("calibrate", str(tmp_path / "a.gguf"), str(long), *output)
     nowhere = str(tmp_path / "no" / "a.gguf")
     assert f"{nowhere}: no file can be written" in error_of("calibrate", model, str(long), "--output", nowhere)
+    (here := tmp_path / "here" / "here.imatrix.gguf").mkdir(parents=True)
+    monkeypatch.chdir(here.parent)
+    assert "here.imatrix.gguf: no file can be written" in error_of("calibrate", ".", str(long)), "the folder's name"
     config = tmp_path / "coded" / "config.json"
     config.parent.mkdir()
     config.write_text('{"quantization_config": {"quant_method": "awq"}}')

@@ -23,7 +23,7 @@ def run(model: str, text: Path, tokens: int, dtype: str, output: Path | None, co
 
     Raises ConfigError for a text that is too short, a model that cannot be measured, and if nothing can be written.
     """
-    words, path = _read(text), output or Path(f"{Path(model).name}.imatrix.gguf")
+    words, path = _read(text), output or Path(f"{Path(os.path.abspath(model)).name}.imatrix.gguf")
     if path.is_dir() or not os.access(path.parent, os.W_OK):
         raise ConfigError(f"{path}: no file can be written there: name another with --output")
     model_dir = _plain(model)
