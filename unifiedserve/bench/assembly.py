@@ -39,7 +39,7 @@ def check(options: RunOptions) -> None:
     if options.dataset:
         _data_set(options)
     else:
-        named(options.workload, process, 0, options.seed, Writer(Estimate(), options.seed), DEFAULT_FOLDER)
+        named(options.workload, process, 1, options.seed, Writer(Estimate(), options.seed), DEFAULT_FOLDER)
 
 
 def parts(slo: Slo, console: Console) -> Parts:

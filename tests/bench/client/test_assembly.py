@@ -1,5 +1,7 @@
 """The parts of a benchmark, put together as the command does it."""
 
+from pathlib import Path
+
 import pytest
 from rich.console import Console
 
@@ -15,6 +17,17 @@ def test_requests_of_a_search_are_drawn_before_a_rate_is_known() -> None:
     drawn = parts(Slo(), Console()).requests(options, 3, 4)
     assert [request.kind for request in drawn] == ["text"] * 4
     assert list(drawn) == list(parts(Slo(), Console()).requests(RunOptions(workload="text"), 3, 4))
+
+
+def test_a_traces_own_workload_is_possible_if_the_trace_can_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text("arrival_time,input_tokens,output_tokens\n0,20,4\n1,30,4\n")
+    options = RunOptions(workload="trace", arrivals=f"trace:{path}")
+    check(options)
+    assert len(parts(Slo(), Console()).requests(options, 3, 4)) == 2
+    path.write_text("arrival_time,input_tokens,output_tokens\n0,none,4\n")
+    with pytest.raises(ConfigError, match="line 2"):
+        check(options)
 
 
 @pytest.mark.parametrize(
