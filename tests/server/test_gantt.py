@@ -5,6 +5,7 @@ from typing import Any
 from rich.console import Console
 
 from unifiedserve.cli.gantt import bars_of, busy, gantt
+from unifiedserve.cli.live_view import LiveView
 
 
 def trace(*events: tuple[str, str, float, float]) -> list[dict[str, Any]]:
@@ -55,3 +56,14 @@ def test_pages_that_travel_have_a_line_before_their_stage() -> None:
 
 def test_overlapping_work_is_busy_once() -> None:
     assert busy([(0, 4), (2, 3), (3, 6), (8, 9)]) == 7
+
+
+def test_the_time_between_tokens_is_that_of_whichever_instance_decodes() -> None:
+    waiting = trace(("decode", "queue", 0, 4000), ("decode", "pull", 4000, 9000))
+    steps = trace(("decode", "decode", 9000, 10000), ("decode", "decode", 10000, 12000))
+    view = LiveView()
+    view.finish([event | {"tid": tid} for event, tid in zip(waiting + steps, (1000, 1001, 1001, 1001), strict=True)])
+    console = Console(width=200, color_system=None)
+    with console.capture() as capture:
+        console.print(view)
+    assert "between tokens p50 2.0 ms, p99 2.0 ms · 500.0 tokens/s" in capture.get()

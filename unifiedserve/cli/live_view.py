@@ -12,6 +12,7 @@ from unifiedserve.cli.gantt import gantt
 from unifiedserve.cli.seen import seen_lines
 
 _BESIDE_THE_CHART = 36  # columns of labels and times
+_NO_STEP = ("queue", "pull")  # spans of a stage in which it does not work
 
 
 class LiveView:
@@ -64,7 +65,7 @@ class LiveView:
             yield Group(Text(self._answer.strip()), Text(), chart, Text(), Text(self._figures(), "dim"))
 
     def _figures(self) -> str:
-        steps = [span["ts"] + span["dur"] for span in self._spans if (span["cat"], span["tid"]) == ("decode", 1)]
+        steps = sorted(span["ts"] + span["dur"] for span in self._spans if _decodes(span))
         gaps = sorted(after - before for before, after in pairwise(steps))
         figures = []
         if self._first is not None:
@@ -79,3 +80,7 @@ class LiveView:
         full = [f"{name} {pages['used'] / pages['total']:.0%}" for name, pages in self._buffers.items()]
         buffers = ["buffers: " + ", ".join(full)] if full else []
         return "\n".join([" · ".join(figures), *self._seen, *buffers])
+
+
+def _decodes(span: dict[str, Any]) -> bool:
+    return span["cat"] == "decode" and span["name"] not in _NO_STEP

@@ -92,9 +92,9 @@ def test_the_trace_tells_more_than_the_metrics() -> None:
 
 
 def span(cat: str, start: float, end: float, tid: int = 1, requests: tuple[str, ...] = ("chatcmpl-1",)) -> Any:
-    """A complete event, in seconds."""
-    ts, dur = start * 1e6, (end - start) * 1e6
-    return {"ph": "X", "name": cat, "cat": cat, "tid": tid, "ts": ts, "dur": dur, "args": {"requests": requests}}
+    """A complete event, in seconds. Of each instance's tracks the first is its queue."""
+    ts, dur, name = start * 1e6, (end - start) * 1e6, cat if tid % 1000 else "queue"
+    return {"ph": "X", "name": name, "cat": cat, "tid": tid, "ts": ts, "dur": dur, "args": {"requests": requests}}
 
 
 TRACE = [
@@ -126,6 +126,11 @@ def test_phases_of_a_request() -> None:
     assert list(found) == ["chatcmpl-1"]  # the trace does not go back to the other one's prefill
     assert found["chatcmpl-1"].phases == pytest.approx(PHASES)
     assert found["chatcmpl-1"].ttft is None  # nor to this one's arrival
+
+
+def test_phases_are_the_same_where_a_stages_second_instance_works() -> None:
+    second = [event | {"tid": event["tid"] + 1000} for event in TRACE]
+    assert traced(msgspec.convert(second, list[Event]))["chatcmpl-1"].phases == pytest.approx(PHASES)
 
 
 def test_pages_that_travel_are_phases_of_their_own() -> None:

@@ -11,7 +11,7 @@ import msgspec
 from unifiedserve.bench.client.dialects import Dialect
 from unifiedserve.bench.records import Phase, Record
 
-_QUEUE = 0  # the track of a stage on which requests wait for it
+_QUEUE = "queue"  # the name of the spans in which requests wait for a stage
 _PULL = "pull"  # the name of the spans in which pages come from another memory
 _WORK: dict[str, Phase] = {
     "fetch": "fetch",
@@ -33,12 +33,11 @@ class _Requests(msgspec.Struct):
 
 
 class Event(msgspec.Struct):
-    """Hold a piece of a stage's work (`cat`) or queueing (`tid` 0), in microseconds."""
+    """Hold a piece of a stage's work (`cat`), queueing or pull (`name`), in microseconds."""
 
     ph: str
     name: str = ""
     cat: str = ""
-    tid: int = 0
     ts: float = 0.0
     dur: float = 0.0
     args: _Requests = msgspec.field(default_factory=_Requests)
@@ -97,7 +96,7 @@ def traced(events: Iterable[Event]) -> dict[str, Traced]:
 def _phase(event: Event) -> Phase | None:
     if event.ph != "X":
         return None
-    if event.tid == _QUEUE:
+    if event.name == _QUEUE:
         return _QUEUES.get(event.cat)
     return (_PULLS if event.name == _PULL else _WORK).get(event.cat)
 
