@@ -4,6 +4,7 @@ Nothing heavy is imported before it is needed.
 """
 
 import asyncio
+from collections.abc import Callable
 from inspect import Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +19,7 @@ from unifiedserve.cli.options import from_options, signature_of
 from unifiedserve.errors import ConfigError
 
 if TYPE_CHECKING:
+    from unifiedserve.bench.goodput.search import Found
     from unifiedserve.bench.metrics.summary import Yardstick
     from unifiedserve.bench.records import Run
 
@@ -61,15 +63,19 @@ def run(**options: Any) -> None:
     from unifiedserve.bench.report.terminal import print_summary
 
     check(asked)
+    _check_place(asked.out)
     console = Console(highlight=False)
     measured = yardstick(asked)
     found = asyncio.run(run_once(asked, parts(measured.slo, console), console))
     if found is None:
         return
     stamp(found)
-    print_summary(found, measured, console)
-    _tell(found, console)
-    _report([found], measured, asked.out, console)
+
+    def show() -> None:
+        print_summary(found, measured, console)
+        _tell(found, console)
+
+    _report(show, console, lambda: _write([found], measured, asked.out))
     raise typer.Exit(_INTERRUPTED if found.interrupted else 0)
 
 
@@ -88,9 +94,9 @@ def goodput(**options: Any) -> None:
     from unifiedserve.bench.benchmark import find_goodput
     from unifiedserve.bench.goodput.outcome import describe
     from unifiedserve.bench.metrics.attainment import needed_scale
-    from unifiedserve.bench.report.files import replace_file
 
     check(asked)
+    _check_place(asked.out)
     console = Console(highlight=False)
     measured = yardstick(asked)
     if measured.slo.asks_nothing:
@@ -98,14 +104,14 @@ def goodput(**options: Any) -> None:
     found, runs = asyncio.run(find_goodput(asked, parts(measured.slo, console), console))
     for each in runs:
         stamp(each)
-        _tell(each, console)
-    scales = [needed_scale(record, measured.slo) for record in runs[0].records]
-    console.print(describe(found, scales))
-    _report(runs, measured, asked.out, console)
-    if asked.out:
-        path = Path(asked.out) / "goodput.json"
-        replace_file(path, msgspec.json.format(msgspec.json.encode(found)))
-        console.print(f"written: {path}", style="dim")
+
+    def show() -> None:
+        for each in runs:
+            _tell(each, console)
+        scales = [needed_scale(record, measured.slo) for record in runs[0].records]
+        console.print(describe(found, scales))
+
+    _report(show, console, lambda: [*_write(runs, measured, asked.out), *_write_goodput(found, asked.out)])
     raise typer.Exit(_INTERRUPTED if found.interrupted else 0)
 
 
@@ -125,25 +131,58 @@ def compare(
     from unifiedserve.bench.report.files import load_run
     from unifiedserve.bench.report.terminal import print_comparison
 
+    _check_place(asked.out)
     console = Console(highlight=False)
     measured = yardstick(asked)
     loaded = [load_run(path) for path in runs]
-    print_comparison(loaded, measured, console)
-    _report(loaded, measured, asked.out, console)
+    _report(lambda: print_comparison(loaded, measured, console), console, lambda: _write(loaded, measured, asked.out))
 
 
 def _tell(run: "Run", console: Console) -> None:
     """Say what speaks against a run's figures."""
     for caution in run.cautions:
-        console.print(f"caution: {run.arrivals}: {caution}", style="yellow")
+        console.print(f"caution: {run.arrivals}: {caution}", style="yellow", markup=False)
 
 
-def _report(runs: "list[Run]", measured: "Yardstick", folder: str, console: Console) -> None:
+def _check_place(folder: str) -> None:
+    """Raise ConfigError before anything is measured if its report could not be written."""
     if folder:
-        from unifiedserve.bench.report.write import write_report
+        from unifiedserve.bench.report.write import check_place
 
-        for path in write_report(runs, measured, Path(folder)):
-            console.print(f"written: {path}", style="dim")
+        check_place(Path(folder))
+
+
+def _report(show: Callable[[], None], console: Console, write: Callable[[], list[Path]]) -> None:
+    """Write files, show figures, and tell what was written.
+
+    Nothing is lost where the reader of the output has gone, and figures are shown though they cannot be written.
+    """
+    try:
+        written = write()
+    finally:
+        show()
+    for path in written:
+        console.print(f"written: {path}", style="dim", markup=False)
+
+
+def _write(runs: "list[Run]", measured: "Yardstick", folder: str) -> list[Path]:
+    """Write the report of runs if there is a folder for it; return the paths."""
+    if not folder:
+        return []
+    from unifiedserve.bench.report.write import write_report
+
+    return write_report(runs, measured, Path(folder))
+
+
+def _write_goodput(found: "Found", folder: str) -> list[Path]:
+    """Write what a search has found, likewise."""
+    if not folder:
+        return []
+    from unifiedserve.bench.report.files import replace_file
+
+    path = Path(folder) / "goodput.json"
+    replace_file(path, msgspec.json.format(msgspec.json.encode(found)))
+    return [path]
 
 
 def _slo_last(struct: type[SloOptions]) -> Signature:

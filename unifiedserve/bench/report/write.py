@@ -1,6 +1,7 @@
 """Write the files of a report."""
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +12,31 @@ from unifiedserve.bench.records import Run
 from unifiedserve.bench.report.files import replace_file, save_run
 from unifiedserve.bench.report.page import make_page
 from unifiedserve.errors import ConfigError
+from unifiedserve.profiles import is_writable
+
+
+def check_place(folder: Path) -> None:
+    """Raise ConfigError if `write_report` could not write there."""
+    if not is_writable(folder):
+        raise ConfigError(f"{folder}: no report can be written here: give another folder with --out")
+    if find_spec("matplotlib") is None:
+        raise ConfigError("--out needs matplotlib, which draws the report: pip install 'unifiedserve[bench]'")
 
 
 def write_report(runs: Sequence[Run], yardstick: Yardstick, folder: Path) -> list[Path]:
-    """Write report.html, figures.json (without records) and each run as run-N.json; return their paths.
+    """Write each run as run-N.json, figures.json (without records) and report.html; return their paths.
 
-    Raises ConfigError if there is no run, the yardstick's ramps leave nothing, or the folder cannot be written to.
+    The runs go first: all else can be made of them again. Raises ConfigError if there is no run, the yardstick's ramps
+    leave nothing, or the folder cannot be written to.
     """
     if not runs:
         raise ConfigError("there is no run to report on: name at least one")
     page, figures = folder / "report.html", folder / "figures.json"
-    replace_file(page, make_page(runs, yardstick).encode())
-    replace_file(figures, msgspec.json.format(msgspec.json.encode([_figures(run, yardstick) for run in runs])))
     paths = [folder / f"run-{number}.json" for number in range(1, len(runs) + 1)]
     for run, path in zip(runs, paths, strict=True):
         save_run(run, path)
+    replace_file(figures, msgspec.json.format(msgspec.json.encode([_figures(run, yardstick) for run in runs])))
+    replace_file(page, make_page(runs, yardstick).encode())
     return [page, figures, *paths]
 
 
