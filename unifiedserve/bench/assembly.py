@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from unifiedserve.bench.arrivals.parse import parse
-from unifiedserve.bench.arrivals.processes import ClosedLoop
+from unifiedserve.bench.arrivals.processes import ClosedLoop, Constant, Gamma, Poisson
 from unifiedserve.bench.arrivals.schedule import schedule
 from unifiedserve.bench.arrivals.seeds import stream
 from unifiedserve.bench.benchmark import RATE, Parts
@@ -20,7 +20,7 @@ from unifiedserve.bench.datasets.sample import DataSet
 from unifiedserve.bench.datasets.scoring import is_right
 from unifiedserve.bench.metrics.attainment import attainment
 from unifiedserve.bench.metrics.summary import Yardstick
-from unifiedserve.bench.options import RunOptions, SloOptions
+from unifiedserve.bench.options import GoodputOptions, RunOptions, SloOptions
 from unifiedserve.bench.records import Run
 from unifiedserve.bench.report.files import load_run
 from unifiedserve.bench.report.provenance import describe_machine, describe_versions
@@ -36,6 +36,8 @@ from unifiedserve.errors import ConfigError
 def check(options: RunOptions) -> None:
     """Raise ConfigError for an impossible workload, data set or arrivals. No server has been asked then."""
     process = parse(options.arrivals.replace(RATE, "1"))
+    if isinstance(options, GoodputOptions):
+        _check_rate(options.arrivals)
     if options.dataset:
         _data_set(options)
     else:
@@ -67,6 +69,19 @@ def stamp(run: Run) -> None:
     """Put on a run's record the machine and the versions."""
     run.machine = describe_machine()
     run.versions |= describe_versions()
+
+
+def _check_rate(arrivals: str) -> None:
+    """Raise ConfigError for arrivals whose rate does not become what RATE stands for."""
+    rates = []
+    for rate in (1, 2):
+        process = parse(arrivals.replace(RATE, str(rate)))
+        rates.append(process.rate if isinstance(process, Constant | Poisson | Gamma) else None)
+    if RATE in arrivals and rates != [1, 2]:
+        raise ConfigError(
+            f"--arrivals {arrivals!r}: {RATE} is no rate there: write poisson:{RATE}, constant:{RATE} or "
+            f"gamma:{RATE},cv=CV"
+        )
 
 
 def _check_targets(options: SloOptions) -> None:

@@ -1,5 +1,6 @@
 """Run a benchmark as it is asked for: one run, or runs at rate after rate."""
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from math import inf
 from pathlib import Path
@@ -19,7 +20,7 @@ from unifiedserve.bench.goodput.search import Found, Goal, search
 from unifiedserve.bench.options import GoodputOptions, RunOptions
 from unifiedserve.bench.records import Record, Run
 from unifiedserve.bench.requests import Arrival, Request
-from unifiedserve.bench.run.measure import measure
+from unifiedserve.bench.run.measure import STOPPED, measure, uncancel
 from unifiedserve.bench.run.plan import Manner, Plan
 from unifiedserve.bench.run.progress import Bar, shown
 from unifiedserve.errors import ConfigError
@@ -54,7 +55,8 @@ async def run_once(options: RunOptions, parts: Parts, console: Console) -> Run |
 async def find_goodput(options: GoodputOptions, parts: Parts, console: Console) -> tuple[Found, list[Run]]:
     """Return the goodput and all runs of the search; the first is that of requests that are alone.
 
-    If these miss the goal, there is no point in a search. Raises ConfigError for bad options.
+    If these miss the goal, there is no point in a search. A later run that cannot begin, or Ctrl-C, ends it with what
+    it has. Raises ConfigError for bad options.
     """
     if RATE not in options.arrivals:
         raise ConfigError(
@@ -68,7 +70,13 @@ async def find_goodput(options: GoodputOptions, parts: Parts, console: Console) 
         with shown(console) as progress:
 
             async def probe(its: GoodputOptions, arrivals: str, seed: int) -> float | None:
-                run = await _measure(http, _plan(its, parts, manner, arrivals, seed), manner, judge, progress)
+                try:
+                    run = await _measure(http, _plan(its, parts, manner, arrivals, seed), manner, judge, progress)
+                except (ConfigError, asyncio.CancelledError) as error:
+                    if not runs:
+                        raise
+                    _give_up(error, arrivals, progress.console)
+                    return None
                 runs.append(run)
                 return None if run.interrupted else parts.attainment(run.records)
 
@@ -82,6 +90,13 @@ async def find_goodput(options: GoodputOptions, parts: Parts, console: Console) 
                 options.seed,
             )
     return found, runs
+
+
+def _give_up(error: BaseException, arrivals: str, console: Console) -> None:
+    """Go on without a run that has not begun: say why, and forget that it was cancelled."""
+    if isinstance(error, asyncio.CancelledError):
+        uncancel()
+    console.print(f"{arrivals}: {str(error) or STOPPED}", style="yellow", markup=False)
 
 
 async def _manner(http: httpx.AsyncClient, options: RunOptions) -> Manner:

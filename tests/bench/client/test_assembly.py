@@ -37,6 +37,9 @@ def test_a_traces_own_workload_is_possible_if_the_trace_can_be_read(tmp_path: Pa
         (RunOptions(workload="no-such"), "no-such"),
         (RunOptions(dataset="mlvu"), "--data-dir"),
         (RunOptions(dataset="no-such", data_dir="."), "no-such"),
+        (GoodputOptions(arrivals="closed:RATE"), "RATE is no rate there"),
+        (GoodputOptions(arrivals="gamma:2,cv=RATE"), "RATE is no rate there"),
+        (GoodputOptions(arrivals="trace:/no/such.csv?scale=RATE"), "RATE is no rate there"),
     ],
 )
 def test_what_is_wrong_is_said_before_a_server_is_asked(options: RunOptions, words: str) -> None:

@@ -1,5 +1,6 @@
 """Benchmarks as they are asked for, with stand-ins for workloads, arrivals and metrics."""
 
+import asyncio
 import io
 import json
 from collections.abc import Sequence
@@ -7,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_server import refuse, say, served
+from chat_server import Exchange, refuse, say, served
 from pieces import request
 from rich.console import Console
 
@@ -105,6 +106,38 @@ async def test_a_search_ends_with_the_server() -> None:
         found, runs = await find_goodput(options, Stage().parts(), quiet())
     assert found.interrupted
     assert [run.interrupted for run in runs] == ["none of the first 8 requests was answered: status 503: full"]
+
+
+async def test_a_search_keeps_its_runs_though_the_next_one_cannot_begin() -> None:
+    async def refuse_the_warm_up_of_the_third(exchange: Exchange) -> None:
+        await (say(exchange) if len(server.seen) <= 6 else refuse(503, "full")(exchange))
+
+    console = quiet()
+    async with served(refuse_the_warm_up_of_the_third) as server:
+        options = GoodputOptions(url=server.url, requests=2, warmup=1)
+        found, runs = await find_goodput(options, Stage(limit=9.0).parts(), console)
+    assert (found.interrupted, found.rate, found.too_high) == (True, 1.0, None)
+    assert [run.arrivals for run in runs] == ["closed:1", "poisson:1"]
+    assert "poisson:2: the warm-up failed" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+async def test_a_search_keeps_its_runs_though_it_is_stopped_between_two() -> None:
+    third = asyncio.Event()
+
+    async def hang_in_the_warm_up_of_the_third(exchange: Exchange) -> None:
+        if len(server.seen) <= 6:
+            await say(exchange)
+        else:
+            third.set()
+            await asyncio.Event().wait()
+
+    async with served(hang_in_the_warm_up_of_the_third) as server:
+        options = GoodputOptions(url=server.url, requests=2, warmup=1)
+        searching = asyncio.create_task(find_goodput(options, Stage(limit=9.0).parts(), quiet()))
+        await third.wait()
+        searching.cancel()
+        found, runs = await searching
+    assert (found.interrupted, found.rate, len(runs)) == (True, 1.0, 2)
 
 
 async def test_a_rate_to_search_for_has_to_be_named() -> None:

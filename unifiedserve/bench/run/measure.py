@@ -26,7 +26,7 @@ from unifiedserve.bench.run.timekeeping import Timekeeper, cautions
 from unifiedserve.bench.run.watch import Watch
 from unifiedserve.errors import ConfigError
 
-_STOPPED = "stopped by Ctrl-C"
+STOPPED = "stopped by Ctrl-C"
 
 
 async def measure(
@@ -107,8 +107,8 @@ async def _send(plan: Plan, speaker: Speaker, clock: Clock, watch: Watch) -> str
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         why = watch.stop.result() if watch.stop.done() else None
     except asyncio.CancelledError:
-        _uncancel()
-        why = _STOPPED
+        uncancel()
+        why = STOPPED
     if why is None:
         await sending
     else:
@@ -117,7 +117,8 @@ async def _send(plan: Plan, speaker: Speaker, clock: Clock, watch: Watch) -> str
     return why
 
 
-def _uncancel() -> None:
+def uncancel() -> None:
+    """Take back that this task was cancelled: what it has is of use."""
     task = asyncio.current_task()
     assert task is not None
     task.uncancel()
