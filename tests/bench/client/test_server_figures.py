@@ -3,12 +3,13 @@
 import json
 from typing import Any
 
+import httpx
 import msgspec
 import pytest
 from chat_server import say, served
 from pieces import http
 
-from unifiedserve.bench.client.connection import connect
+from unifiedserve.bench.client.connection import ASIDE, connect
 from unifiedserve.bench.client.dialects import DIALECTS
 from unifiedserve.bench.client.target import find_target
 from unifiedserve.bench.records import Record
@@ -70,6 +71,19 @@ vllm:time_to_first_token_seconds_created{engine="0"} 1.7e9
         assert await observe(client, DIALECTS["vllm"]) == Observed(0.75, 3.0)
         assert await observe(client, DIALECTS["sglang"]) is None
         assert await observe(client, DIALECTS["openai"]) is None
+
+
+async def test_a_server_that_hangs_after_a_run_does_not_hold_its_figures_back() -> None:
+    asked: dict[str, float] = {}
+
+    def hang(request: httpx.Request) -> httpx.Response:
+        asked[request.url.path] = request.extensions["timeout"]["read"]
+        raise httpx.ReadTimeout("")
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(hang), base_url="http://a", timeout=9999.0) as client:
+        assert await observe(client, DIALECTS["unifiedserve"]) is None
+        await add_trace(client, DIALECTS["unifiedserve"], [answered(0.0, 1.0)])
+    assert asked == {"/metrics": ASIDE, "/debug/trace": ASIDE}
 
 
 def answered(sent: float, first: float, due: float = 0.0) -> Record:

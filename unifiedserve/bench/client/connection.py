@@ -7,6 +7,7 @@ import httpx
 from unifiedserve.config import API_KEY, API_KEYS
 from unifiedserve.errors import ConfigError
 
+ASIDE = 30.0  # seconds without any data in which a server may answer what is asked beside a run
 _CONNECT = 10.0  # seconds
 
 

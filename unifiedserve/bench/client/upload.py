@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 import msgspec
 
+from unifiedserve.bench.client.connection import ASIDE
 from unifiedserve.bench.client.delivery import media_type
 from unifiedserve.bench.client.endpoint import message_of
 from unifiedserve.errors import ConfigError
@@ -33,7 +34,7 @@ async def uploaded(http: httpx.AsyncClient, path: str, files: Iterable[str]) -> 
     finally:
         for id in ids.values():
             with suppress(httpx.HTTPError):
-                await http.delete(f"{path}/{id}")
+                await http.delete(f"{path}/{id}", timeout=ASIDE)
 
 
 async def _upload(http: httpx.AsyncClient, path: str, file: str) -> str:
@@ -56,5 +57,9 @@ async def _upload(http: httpx.AsyncClient, path: str, file: str) -> str:
 async def _check_kept(http: httpx.AsyncClient, path: str, ids: dict[str, str]) -> None:
     """Raise ConfigError if files had to make room for later ones: requests about them would fail."""
     for file, id in ids.items():
-        if (await http.get(f"{path}/{id}")).is_error:
+        try:
+            response = await http.get(f"{path}/{id}")
+        except httpx.HTTPError as error:
+            raise ConfigError(f"{file} cannot be looked for: {error or type(error).__name__}") from error
+        if response.is_error:
             raise ConfigError(f"the server has no room for {len(ids)} uploads: {file} had to make room: {_OTHER_WAYS}")

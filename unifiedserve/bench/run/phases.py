@@ -8,6 +8,7 @@ from typing import NamedTuple
 import httpx
 import msgspec
 
+from unifiedserve.bench.client.connection import ASIDE
 from unifiedserve.bench.client.dialects import Dialect
 from unifiedserve.bench.records import Phase, Record
 
@@ -62,9 +63,9 @@ async def add_trace(http: httpx.AsyncClient, dialect: Dialect, records: Iterable
     if not dialect.trace:
         return
     try:
-        response = await http.get(dialect.trace.lstrip("/"))
+        response = await http.get(dialect.trace.lstrip("/"), timeout=ASIDE)
         events = msgspec.json.decode(response.content, type=_Trace).traceEvents
-    except (httpx.HTTPError, msgspec.DecodeError):
+    except (httpx.HTTPError, msgspec.DecodeError, UnicodeDecodeError):
         return
     found = traced(events)
     for record in records:

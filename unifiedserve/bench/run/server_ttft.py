@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import httpx
 
+from unifiedserve.bench.client.connection import ASIDE
 from unifiedserve.bench.client.dialects import Dialect
 from unifiedserve.bench.records import Record
 
@@ -24,7 +25,7 @@ async def observe(http: httpx.AsyncClient, dialect: Dialect) -> Observed | None:
     if not dialect.metrics:
         return None
     try:
-        response = await http.get("metrics")
+        response = await http.get("metrics", timeout=ASIDE)
     except httpx.HTTPError:
         return None
     return _parsed(response.text, f"{dialect.metrics}time_to_first_token_seconds") if response.is_success else None
