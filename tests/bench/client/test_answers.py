@@ -105,6 +105,15 @@ async def garbage(exchange: Exchange) -> None:
     await exchange.send(b": a comment\r\n\r\ndata: {oops\r\n\r\n")
 
 
+def saying(*pieces: bytes) -> Script:
+    async def script(exchange: Exchange) -> None:
+        await exchange.begin()
+        await exchange.send(*pieces)
+        await exchange.end()
+
+    return script
+
+
 async def error_within(exchange: Exchange) -> None:
     await exchange.begin()
     await exchange.send(chunk("a", [1]), event({"error": {"message": "a worker died", "code": 500}}))
@@ -118,6 +127,9 @@ FAILURES: dict[str, tuple[Script, int | None, str]] = {
     "no end": (without_an_end, 200, "the stream ended before the answer did"),
     "garbage": (garbage, 200, "the stream holds what is no chunk of an answer"),
     "error within": (error_within, 200, "a worker died"),
+    "no text": (saying(b'data: {"choices": [{"delta": {"content": "\xff"}}]}\n\n'), 200, "the stream holds what is no"),
+    "too deep": (saying(b'data: {"x": ' + b"[" * 100_000 + b"\n\n"), 200, "the stream holds what is no chunk"),
+    "4xx of no text": (lambda exchange: exchange.answer(b'{"error": "\xff"}', 400), 400, "status 400: "),
 }
 
 

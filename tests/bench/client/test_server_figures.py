@@ -51,7 +51,7 @@ async def test_no_server() -> None:
         connect("localhost:8000", 1.0)
 
 
-@pytest.mark.parametrize("page", [b"<html>", b'{"data": []}', b'{"data": 3}'], ids=["html", "empty", "odd"])
+@pytest.mark.parametrize("page", [b"<html>", b'{"data": []}', b'{"data": 3}', b'{"data": [{"id": "\xff"}]}'])
 async def test_no_such_server(page: bytes) -> None:
     async with served(say, **{"v1/models": page}) as server, http(server.url) as client:
         with pytest.raises(ConfigError, match="v1/models"):

@@ -9,7 +9,7 @@ import msgspec
 
 from unifiedserve.bench.client.answer import Answer
 from unifiedserve.bench.client.clock import Clock
-from unifiedserve.bench.client.events import BrokenStreamError, chunks
+from unifiedserve.bench.client.events import NO_JSON, BrokenStreamError, chunks
 from unifiedserve.bench.records import Record
 
 _PATH = "v1/chat/completions"
@@ -66,7 +66,7 @@ def message_of(body: bytes) -> str:
     """Return the message of an error's body, in one line."""
     try:
         return _said(msgspec.json.decode(body))
-    except msgspec.DecodeError:
+    except NO_JSON:
         return _shortened(body.decode(errors="replace"))
 
 

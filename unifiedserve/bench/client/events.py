@@ -8,6 +8,7 @@ import msgspec
 
 from unifiedserve.bench.client.clock import Clock
 
+NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # what decoding raises for other bytes
 _LONGEST = 1 << 22  # bytes of a line; more is no event
 
 
@@ -97,6 +98,6 @@ async def chunks(response: httpx.Response, clock: Clock) -> AsyncIterator[tuple[
 def _chunk(data: bytes) -> Chunk:
     try:
         return _decode(data)
-    except msgspec.DecodeError as error:
+    except NO_JSON as error:
         shown = data[:80].decode(errors="replace")
         raise BrokenStreamError(f"the stream holds what is no chunk of an answer: {error}: {shown}") from error

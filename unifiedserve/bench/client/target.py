@@ -4,6 +4,7 @@ import httpx
 import msgspec
 
 from unifiedserve.bench.client.dialects import DIALECTS, Dialect, dialect_named
+from unifiedserve.bench.client.events import NO_JSON
 from unifiedserve.errors import ConfigError
 
 
@@ -50,7 +51,7 @@ async def _models(http: httpx.AsyncClient) -> list[_Model]:
         raise ConfigError(f"{response.url} answered {response.status_code}: is this an OpenAI-compatible server?")
     try:
         models = msgspec.json.decode(response.content, type=_Models).data
-    except msgspec.DecodeError as error:
+    except NO_JSON as error:
         raise ConfigError(f"{response.url} gave no list of models: {error}") from error
     if not models:
         raise ConfigError(f"{response.url}: the list of models is empty")
@@ -60,5 +61,5 @@ async def _models(http: httpx.AsyncClient) -> list[_Model]:
 async def _version(http: httpx.AsyncClient) -> str | None:
     try:
         return msgspec.json.decode((await http.get("version")).content, type=_Version).version
-    except (httpx.HTTPError, msgspec.DecodeError):
+    except (httpx.HTTPError, *NO_JSON):
         return None

@@ -10,6 +10,7 @@ import msgspec
 from unifiedserve.bench.client.connection import ASIDE
 from unifiedserve.bench.client.delivery import media_type
 from unifiedserve.bench.client.endpoint import message_of
+from unifiedserve.bench.client.events import NO_JSON
 from unifiedserve.errors import ConfigError
 
 _OTHER_WAYS = "choose --media file or --media http"
@@ -50,7 +51,7 @@ async def _upload(http: httpx.AsyncClient, path: str, file: str) -> str:
         )
     try:
         return msgspec.json.decode(response.content, type=_File).id
-    except msgspec.DecodeError as error:
+    except NO_JSON as error:
         raise ConfigError(f"{response.url} gave no id of the file: {error}") from error
 
 

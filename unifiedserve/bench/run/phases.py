@@ -10,6 +10,7 @@ import msgspec
 
 from unifiedserve.bench.client.connection import ASIDE
 from unifiedserve.bench.client.dialects import Dialect
+from unifiedserve.bench.client.events import NO_JSON
 from unifiedserve.bench.records import Phase, Record
 
 _QUEUE = "queue"  # the name of the spans in which requests wait for a stage
@@ -65,7 +66,7 @@ async def add_trace(http: httpx.AsyncClient, dialect: Dialect, records: Iterable
     try:
         response = await http.get(dialect.trace.lstrip("/"), timeout=ASIDE)
         events = msgspec.json.decode(response.content, type=_Trace).traceEvents
-    except (httpx.HTTPError, msgspec.DecodeError, UnicodeDecodeError):
+    except (httpx.HTTPError, *NO_JSON):
         return
     found = traced(events)
     for record in records:
