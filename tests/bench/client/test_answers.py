@@ -2,6 +2,7 @@
 
 import asyncio
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from chat_server import Exchange, Script, chunk, event, refuse, served, usage
@@ -76,6 +77,36 @@ async def test_without_ids_the_usage_tells_how_many_tokens_came() -> None:
     moments = [(2.0, chunk("aa")), (3.0, chunk("bbbbbbbb")), (4.0, usage(4, 7))]
     record = await ask(timed(clock, *moments), clock)
     assert (record.token_times, record.timed) == ([2.0] * 2 + [3.0] * 5, "characters")
+
+
+def delta(**fields: Any) -> bytes:
+    return event({"id": "chatcmpl-x", "choices": [{"index": 0, "delta": fields}]})
+
+
+async def test_thoughts_are_tokens_but_no_part_of_what_is_said() -> None:
+    clock = ManualClock()
+    moments = [
+        (1.0, chunk("", role="assistant")),
+        (2.0, delta(reasoning_content="Is it (B)?")),
+        (3.0, delta(reasoning=" No.", content="C")),
+        (4.0, usage(4, 2)),
+    ]
+    record = await ask(timed(clock, *moments), clock)
+    assert (record.text, record.token_times, record.timed) == ("C", [2.0, 3.0], "chunk")
+
+
+async def test_tool_calls_are_tokens() -> None:
+    clock = ManualClock()
+    moments = [
+        (1.0, delta(role="assistant", content=None)),
+        (2.0, delta(tool_calls=[{"index": 0, "id": "a", "type": "function", "function": {"name": "look"}}])),
+        (3.0, delta(tool_calls=[{"index": 0, "function": {"arguments": '{"at": 12345}'}}])),
+        (4.0, delta()),
+        (5.0, usage(4, 6)),
+    ]
+    record = await ask(timed(clock, *moments), clock)
+    assert (record.error, record.text, record.timed) == (None, "", "characters")
+    assert record.token_times == [2.0] * 2 + [3.0] * 4
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=30), st.integers(1, 90))

@@ -5,7 +5,7 @@ from unifiedserve.bench.records import Record, Timed
 
 
 class Answer:
-    """Fill a record with the chunks of an answer."""
+    """Fill a record with the chunks of an answer. Thoughts and tool calls are tokens, but none of its text."""
 
     def __init__(self, record: Record) -> None:
         self._record = record
@@ -22,13 +22,13 @@ class Answer:
             self._take_usage(chunk.usage)
 
     def _take_choice(self, now: float, choice: Choice) -> None:
-        record, text = self._record, choice.delta.text
-        record.text += text
+        record, delta = self._record, choice.delta
+        record.text += delta.content or ""
         if choice.token_ids is not None:
             record.token_times += [now] * len(choice.token_ids)
-        if text or (choice.delta.content is not None and choice.delta.role is None):
-            self._arrivals.append((now, len(text)))
-        if choice.logprobs and choice.logprobs.content and not self.first_token:
+        if delta.length or (delta.content is not None and delta.role is None):
+            self._arrivals.append((now, delta.length))
+        if choice.logprobs and choice.logprobs.content and not (self.first_token or delta.thoughts):
             self.first_token = {top.token: top.logprob for top in choice.logprobs.content[0].top_logprobs}
 
     def _take_usage(self, usage: Usage) -> None:

@@ -29,6 +29,15 @@ class Logprobs(msgspec.Struct):
     content: list[_Entry] | None = None
 
 
+class _Function(msgspec.Struct):
+    name: str | None = None
+    arguments: Any = None
+
+
+class _Call(msgspec.Struct):
+    function: _Function | None = None
+
+
 class Delta(msgspec.Struct):
     """Hold what a chunk adds to the answer. The first one has the role alone, or with no text."""
 
@@ -36,10 +45,19 @@ class Delta(msgspec.Struct):
     content: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
+    tool_calls: list[_Call] | None = None
 
     @property
-    def text(self) -> str:
-        return self.content or self.reasoning_content or self.reasoning or ""
+    def thoughts(self) -> str:
+        """Return what it adds to the model's thoughts, by either of their names."""
+        return self.reasoning_content or self.reasoning or ""
+
+    @property
+    def length(self) -> int:
+        """Return the characters that it adds: of text, thoughts and tool calls."""
+        functions = [call.function for call in self.tool_calls or () if call.function]
+        told = [text for each in functions for text in (each.name, each.arguments) if isinstance(text, str)]
+        return sum(map(len, (self.content or "", self.thoughts, *told)))
 
 
 class Choice(msgspec.Struct):
