@@ -136,6 +136,10 @@ async def garbage(exchange: Exchange) -> None:
     await exchange.send(b": a comment\r\n\r\ndata: {oops\r\n\r\n")
 
 
+async def moved(exchange: Exchange) -> None:
+    exchange.writer.write(b"HTTP/1.1 307 X\r\nLocation: https://a/v1\r\nContent-Length: 0\r\n\r\n")
+
+
 def saying(*pieces: bytes) -> Script:
     async def script(exchange: Exchange) -> None:
         await exchange.begin()
@@ -158,6 +162,8 @@ FAILURES: dict[str, tuple[Script, int | None, str]] = {
     "no end": (without_an_end, 200, "the stream ended before the answer did"),
     "garbage": (garbage, 200, "the stream holds what is no chunk of an answer"),
     "error within": (error_within, 200, "a worker died"),
+    "flat error within": (saying(chunk("a", [1]), event({"object": "error", "message": "no room"})), 200, "no room"),
+    "elsewhere": (moved, 307, "status 307: it is at https://a/v1"),
     "no text": (saying(b'data: {"choices": [{"delta": {"content": "\xff"}}]}\n\n'), 200, "the stream holds what is no"),
     "too deep": (saying(b'data: {"x": ' + b"[" * 100_000 + b"\n\n"), 200, "the stream holds what is no chunk"),
     "4xx of no text": (lambda exchange: exchange.answer(b'{"error": "\xff"}', 400), 400, "status 400: "),
@@ -171,6 +177,23 @@ async def test_a_failure_is_on_record_with_its_reason(name: str) -> None:
     assert record.status == status
     assert reason in (record.error or "")
     assert "\n" not in (record.error or "")
+
+
+async def test_nothing_is_compressed_on_its_way() -> None:
+    async def script(exchange: Exchange) -> None:
+        assert exchange.headers["accept-encoding"] == "identity"  # where gzip is taken, a proxy may send that
+        await saying(chunk("a", [1]))(exchange)
+
+    assert (await ask(script)).error is None
+
+
+async def test_what_a_chunk_says_nothing_of_may_be_null() -> None:
+    empty = [
+        event({"id": None, "choices": None, "usage": {"prompt_tokens": None}}),
+        event({"choices": [{"delta": None}]}),
+    ]
+    record = await ask(saying(empty[0], chunk("a"), empty[1]))
+    assert (record.error, record.text, len(record.token_times)) == (None, "a", 1)
 
 
 async def test_no_connection() -> None:

@@ -1,6 +1,6 @@
 """Follow an answer as it comes: its text, and when each of its tokens came."""
 
-from unifiedserve.bench.client.events import Choice, Chunk, Usage
+from unifiedserve.bench.client.events import Choice, Chunk, Delta, Usage
 from unifiedserve.bench.records import Record, Timed
 
 
@@ -15,14 +15,14 @@ class Answer:
 
     def take(self, now: float, chunk: Chunk) -> None:
         """Add a chunk that came at `now`."""
-        self._record.answer = self._record.answer or chunk.id
-        for choice in chunk.choices:
-            self._take_choice(now, choice)
+        self._record.answer = self._record.answer or chunk.id or ""
+        for choice in chunk.choices or ():
+            self._take_choice(now, choice, choice.delta or Delta())
         if chunk.usage:
             self._take_usage(chunk.usage)
 
-    def _take_choice(self, now: float, choice: Choice) -> None:
-        record, delta = self._record, choice.delta
+    def _take_choice(self, now: float, choice: Choice, delta: Delta) -> None:
+        record = self._record
         record.text += delta.content or ""
         if choice.token_ids is not None:
             record.token_times += [now] * len(choice.token_ids)
@@ -32,7 +32,7 @@ class Answer:
             self.first_token = {top.token: top.logprob for top in choice.logprobs.content[0].top_logprobs}
 
     def _take_usage(self, usage: Usage) -> None:
-        self._record.prompt_tokens = usage.prompt_tokens
+        self._record.prompt_tokens = usage.prompt_tokens or 0
         if usage.prompt_tokens_details:
             self._record.cached_tokens = usage.prompt_tokens_details.cached_tokens or 0
         self._tokens = usage.completion_tokens

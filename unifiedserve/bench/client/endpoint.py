@@ -13,6 +13,7 @@ from unifiedserve.bench.client.events import NO_JSON, BrokenStreamError, chunks
 from unifiedserve.bench.records import Record
 
 _PATH = "v1/chat/completions"
+_HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}  # a compressed stream comes in lumps
 _LONGEST_ID = 64
 _SHOWN = 300  # characters of a message
 
@@ -28,15 +29,15 @@ class Endpoint:
     async def ask(self, body: bytes, record: Record) -> Answer:
         """Send `body` now and fill `record`. It gets the time, the answer or why there is none."""
         answer = Answer(record)
-        headers = {"Content-Type": "application/json", "X-Request-Id": self._id(record)}
+        headers = {**_HEADERS, "X-Request-Id": self._id(record)}
         record.sent = self._clock.now()
         try:
             async with self._http.stream("POST", _PATH, content=body, headers=headers) as response:
                 record.status = response.status_code
-                if response.is_error:
-                    record.error = f"status {response.status_code}: {message_of(await response.aread())}"
-                else:
+                if response.is_success:
                     await self._read(response, answer, record)
+                else:
+                    record.error = f"status {response.status_code}: {_refusal(response, await response.aread())}"
         except httpx.HTTPError as error:
             record.error = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         except BrokenStreamError as error:
@@ -51,8 +52,8 @@ class Endpoint:
 
     async def _read(self, response: httpx.Response, answer: Answer, record: Record) -> None:
         async for now, chunk in chunks(response, self._clock):
-            if chunk.error is not None:
-                record.error = _said(chunk.error)
+            if (failure := chunk.failure) is not None:
+                record.error = _said(failure)
                 return
             answer.take(now, chunk)
 
@@ -60,6 +61,11 @@ class Endpoint:
         """Return the request's name in the server's trace, where the client can choose it."""
         request = re.sub(r"[^A-Za-z0-9._:-]", "-", record.request)[-_LONGEST_ID:]
         return f"{self._name}-{request}.{record.turn}"
+
+
+def _refusal(response: httpx.Response, body: bytes) -> str:
+    """Return why there is no answer: in the server's words, or where else it is said to be."""
+    return f"it is at {response.headers['location']}" if response.has_redirect_location else message_of(body)
 
 
 def message_of(body: bytes) -> str:

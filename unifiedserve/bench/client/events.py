@@ -63,7 +63,7 @@ class Delta(msgspec.Struct):
 class Choice(msgspec.Struct):
     """Hold one answer's part of a chunk."""
 
-    delta: Delta = msgspec.field(default_factory=Delta)
+    delta: Delta | None = None
     token_ids: list[int] | None = None
     logprobs: Logprobs | None = None
 
@@ -75,18 +75,25 @@ class _Details(msgspec.Struct):
 class Usage(msgspec.Struct):
     """Count tokens."""
 
-    prompt_tokens: int = 0
-    completion_tokens: int | None = 0
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
     prompt_tokens_details: _Details | None = None
 
 
 class Chunk(msgspec.Struct):
-    """Hold a streamed chat completion's chunk, or an error in its place."""
+    """Hold a streamed chat completion's chunk, or an error in its place: under that name, or by the kind of object."""
 
-    id: str = ""
-    choices: list[Choice] = []
+    id: str | None = None
+    choices: list[Choice] | None = None
     usage: Usage | None = None
     error: Any = None
+    object: Any = None
+    message: Any = None
+
+    @property
+    def failure(self) -> Any:
+        """Return the error; None if it is a chunk."""
+        return self.message if self.object == "error" and self.error is None else self.error
 
 
 class BrokenStreamError(Exception):

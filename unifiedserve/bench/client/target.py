@@ -47,7 +47,7 @@ async def _models(http: httpx.AsyncClient) -> list[_Model]:
         response = await http.get("v1/models")
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise ConfigError(f"{http.base_url} cannot be reached: {error or type(error).__name__}") from error
-    if response.is_error:
+    if not response.is_success:
         raise ConfigError(f"{response.url} answered {response.status_code}: is this an OpenAI-compatible server?")
     try:
         models = msgspec.json.decode(response.content, type=_Models).data
