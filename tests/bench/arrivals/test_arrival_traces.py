@@ -71,6 +71,12 @@ def test_every_layout_is_read_gzipped_or_not(
     assert shapes(zipped) == rows
 
 
+@pytest.mark.parametrize("text", [LLM, SECONDS, MOONCAKE], ids=["azure-llm", "seconds", "mooncake"])
+def test_blank_lines_are_skipped(text: str, tmp_path: Path) -> None:
+    rows = shapes(written(tmp_path, text))
+    assert shapes(written(tmp_path, "\n" + text.replace("\n", "\n\r\n") + "\n\n")) == rows
+
+
 def test_blocks_of_a_prompt_are_kept(tmp_path: Path) -> None:
     rows = Trace(written(tmp_path, MOONCAKE)).rows(0)
     assert [row.blocks for row in rows] == [(0, 1), (0, 2), (0,), (3,)]
@@ -117,6 +123,17 @@ def test_a_bad_file_gets_a_line_with_its_name(text: str, message: str, tmp_path:
     assert message in str(caught.value)
     assert str(caught.value).startswith(str(path))
     assert "\n" not in str(caught.value)
+
+
+def test_a_quotation_mark_that_is_not_closed_gets_the_line_where_it_is(tmp_path: Path) -> None:
+    path = written(tmp_path, SECONDS + '"7,1,1\n' + 30_000 * "7,1,1\n")
+    with pytest.raises(ConfigError, match=r"line 4: field larger.*: is a quotation mark not closed\?"):
+        Trace(path).rows(0)
+
+
+def test_one_long_line_is_no_trace(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="line 1: not a trace of a known layout"):
+        Trace(written(tmp_path, "a" * 200_000)).rows(0)
 
 
 def test_a_gzip_file_cut_short_says_after_which_line(tmp_path: Path) -> None:

@@ -42,8 +42,8 @@ def read(path: Path, seed: int) -> Iterator[Row]:
     for beginning, what in _OTHERS.items():
         if start.startswith(beginning):
             raise ConfigError(f"{path}: not a trace: it looks like {what}")
-    first = next(lines(path), "")
-    if not first.strip():
+    first = next((line for line in lines(path) if line.strip()), "")
+    if not first:
         raise ConfigError(f"{path}: the file is empty")
     return mooncake.read(path) if first.startswith("{") else _read_table(path, first)
 
@@ -56,7 +56,7 @@ def _is_archive(path: Path) -> bool:
 
 
 def _read_table(path: Path, header: str) -> Iterator[Row]:
-    columns = [cell.strip() for cell in next(csv.reader([header]))]
+    columns = [cell.strip() for cell in _cells(header)]
     for wanted, reader in _TABLES.values():
         if set(wanted) <= set(columns):
             return reader(path)
@@ -65,3 +65,11 @@ def _read_table(path: Path, header: str) -> Iterator[Row]:
     if len(missing) < len(wanted):
         raise ConfigError(f"{path}, line 1: it looks like {name}, but has no column {', '.join(missing)}")
     raise ConfigError(f"{path}, line 1: not a trace of a known layout ({', '.join(_TABLES)}, Mooncake, ServeGen)")
+
+
+def _cells(header: str) -> list[str]:
+    """Return the cells of a line; none if it is too long to be one of names."""
+    try:
+        return next(csv.reader([header]))
+    except csv.Error:
+        return []

@@ -61,12 +61,23 @@ class Cells:
 
 def table(path: Path) -> Iterator[Cells]:
     """Yield the rows of comma-separated values below the line that names the columns; blank lines are skipped."""
-    reader = csv.reader(lines(path))
     columns: list[str] | None = None
-    for cells in reader:
+    for number, cells in _split(path):
         if not cells:
             continue
         if columns is None:
             columns = [cell.strip() for cell in cells]
         else:
-            yield Cells(path, reader.line_num, columns, cells)
+            yield Cells(path, number, columns, cells)
+
+
+def _split(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number of each line and its cells; those in quotation marks may go over several lines."""
+    reader = csv.reader(lines(path))
+    start = 1
+    try:
+        for cells in reader:
+            yield reader.line_num, cells
+            start = reader.line_num + 1
+    except csv.Error as error:
+        raise ConfigError(f"{path}, line {start}: {error}: is a quotation mark not closed?") from None

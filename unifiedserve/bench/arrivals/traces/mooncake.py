@@ -23,9 +23,11 @@ class _Line(msgspec.Struct):
 
 
 def read(path: Path) -> Iterator[Row]:
-    """Yield the rows; raises ConfigError for a bad line."""
+    """Yield the rows; raises ConfigError for a bad line. Blank lines are skipped."""
     decoder = msgspec.json.Decoder(_Line)
     for number, text in enumerate(lines(path), 1):
+        if not text.strip():
+            continue
         where = f"{path}, line {number}"
         try:
             line = decoder.decode(text)
