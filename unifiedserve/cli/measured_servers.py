@@ -11,6 +11,7 @@ from typing import IO, NamedTuple, TypeVar
 import httpx
 import msgspec
 
+from unifiedserve.bench.client.connection import connect
 from unifiedserve.cli.daemon import daemon
 from unifiedserve.config import EngineConfig
 from unifiedserve.errors import ConfigError
@@ -33,7 +34,7 @@ _SHARED = "e+p+d"  # each stage has a process of its own, on all of the device
 _APART = "e@mem0+p@mem1+d@mem2"  # all pages travel that can
 _PERCENT = 50  # of a GPU's threads
 _OURS = ("model", "placement")  # options that are not passed on as they are
-_TIMEOUT = httpx.Timeout(600.0)
+_SILENCE = 600.0  # seconds
 _SOURCE = "measured by unifiedserve profile"
 
 T = TypeVar("T")
@@ -59,7 +60,7 @@ class Measurement(NamedTuple):
         flat = [part for pair in given.items() for part in pair]
 
         async def ask(url: str) -> T:
-            async with httpx.AsyncClient(base_url=url, timeout=_TIMEOUT) as http:
+            async with connect(url, _SILENCE) as http:
                 return await measure(Asker(http, (await Texts.of(http)).text))
 
         with TemporaryFile("w+") as log:
