@@ -2,6 +2,7 @@
 
 import base64
 import json
+import mimetypes
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from pieces import NoMedia, bodies, request, turn
 
 from unifiedserve.bench.client.body import Bodies, Wishes, media_paths
-from unifiedserve.bench.client.delivery import delivered
+from unifiedserve.bench.client.delivery import delivered, media_type
 from unifiedserve.bench.client.dialects import DIALECTS, dialect_named
 from unifiedserve.bench.requests import Expected, Medium, Text, Turn
 from unifiedserve.errors import ConfigError
@@ -131,6 +132,13 @@ def test_media_in_the_request(clip: Path) -> None:
     head, _, data = url_sent(clip, "data").partition(",")
     assert head == "data:video/mp4;base64"
     assert base64.b64decode(data) == clip.read_bytes()
+
+
+def test_media_types_are_the_same_on_every_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mimetypes, "guess_type", lambda *_: (None, None))  # what this machine's files say
+    names = ("a.webp", "b.JPG", "c.mkv", "d.ts", "e.m4v", "f")
+    types = ["image/webp", "image/jpeg", "video/x-matroska", "video/mp2t", "video/mp4", "application/octet-stream"]
+    assert list(map(media_type, names)) == types
 
 
 def test_media_by_path(clip: Path) -> None:

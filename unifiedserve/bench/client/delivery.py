@@ -18,6 +18,18 @@ from unifiedserve.errors import ConfigError
 Delivery = Literal["auto", "file", "data", "http"]
 LARGE_BYTES = 8 << 20  # of a file that `auto` uploads: several smaller ones fit into a request's body as base64
 _ROOM = 0.5  # share of the free memory that encoded media may take
+_TYPES = {  # beside those that every Python knows
+    ".flv": "video/x-flv",
+    ".jfif": "image/jpeg",
+    ".m2ts": "video/mp2t",
+    ".m4v": "video/mp4",
+    ".mkv": "video/x-matroska",
+    ".mts": "video/mp2t",
+    ".ogv": "video/ogg",
+    ".ts": "video/mp2t",
+    ".webp": "image/webp",
+    ".wmv": "video/x-ms-wmv",
+}
 
 
 class Media(Protocol):
@@ -106,8 +118,17 @@ def _data_url(path: str) -> msgspec.Raw:
 
 
 def media_type(path: str) -> str:
-    """Return a file's media type by its name."""
-    return mimetypes.guess_type(path)[0] or "application/octet-stream"
+    """Return a file's media type by its name, the same on every machine."""
+    return _types().guess_type(path)[0] or "application/octet-stream"
+
+
+@functools.cache
+def _types() -> mimetypes.MimeTypes:
+    """Return Python's own types and ours, without those that some machines list in files."""
+    types = mimetypes.MimeTypes()
+    for suffix, type in _TYPES.items():
+        types.add_type(type, suffix)
+    return types
 
 
 @contextmanager
