@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import mimetypes
 import secrets
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,13 +12,14 @@ import httpx
 import msgspec
 from rich.console import Console
 from rich.live import Live
+from rich.text import Text
 
-from unifiedserve.bench.client.connection import key_headers, server_at
+from unifiedserve.bench.client.connection import connect, server_at
+from unifiedserve.bench.client.delivery import media_type
+from unifiedserve.bench.client.endpoint import message_of
 from unifiedserve.cli.daemon import daemon
 from unifiedserve.cli.live_view import LiveView
 from unifiedserve.errors import ConfigError
-
-_TIMEOUT = httpx.Timeout(10.0, read=None, write=None)
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ def run_all(questions: Sequence[Question], *, url: str = "", model: str = "") ->
             raise ConfigError(f"{question.medium}: no such file")
     console = Console(highlight=False)
     if not url:
-        console.print(f"[dim]starting a server for {model or 'the bundled model'} …[/]")
+        console.print(Text(f"starting a server for {model or 'the bundled model'} …", "dim"))
     with _reached(url, model) as where:
         try:
             answered = [asyncio.run(_ask(where, question, console)) for question in questions]
@@ -63,8 +63,8 @@ def _reached(url: str, model: str) -> Iterator[str]:
 
 async def _ask(url: str, question: Question, console: Console) -> int:
     """Show the answer as it streams, beside the stages' work; return the number of generated tokens."""
-    async with httpx.AsyncClient(base_url=url, timeout=_TIMEOUT, headers=key_headers()) as client:
-        console.print(f"[dim]{url}[/]\n[bold]{question.medium.name}[/]: {question.text}")
+    async with connect(url, silence=None) as client:
+        console.print(Text.assemble((url, "dim"), "\n", (question.medium.name, "bold"), f": {question.text}"))
         body = _body(question, await _upload(client, question.medium))
         view, viewer = LiveView(), secrets.token_hex(16)
         with Live(view, console=console, refresh_per_second=8):
@@ -86,13 +86,14 @@ async def _upload(client: httpx.AsyncClient, medium: Path) -> str:
     with medium.open("rb") as file:
         response = await client.post("/v1/files", data={"purpose": "vision"}, files={"file": (medium.name, file)})
     _check(response)
-    id: str = response.json()["id"]
-    return id
+    try:
+        return str(response.json()["id"])
+    except (ValueError, KeyError, TypeError):
+        raise ConfigError(f"{response.request.url} gave no id of the file: is this a UnifiedServe server?") from None
 
 
 def _body(question: Question, file: str) -> dict[str, Any]:
-    guessed, _ = mimetypes.guess_type(question.medium)
-    kind = "image_url" if (guessed or "").startswith("image/") else "video_url"
+    kind = "image_url" if media_type(str(question.medium)).startswith("image/") else "video_url"
     content = [{"type": kind, kind: {"url": file}}, {"type": "text", "text": question.text}]
     body = {
         "messages": [{"role": "user", "content": content}],
@@ -134,9 +135,12 @@ async def _events(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
     async for line in response.aiter_lines():
         data = line.removeprefix("data: ")
         if data and data != "[DONE]":
-            event: dict[str, Any] = json.loads(data)
+            try:
+                event: dict[str, Any] = json.loads(data)
+            except ValueError:
+                raise ConfigError(f"{response.request.url}: the stream holds what is no event") from None
             if "error" in event:
-                raise ConfigError(event["error"]["message"])
+                raise ConfigError(message_of(data.encode()))
             yield event
 
 
@@ -145,5 +149,5 @@ def _check(response: httpx.Response) -> None:
     if response.is_error:
         try:
             raise ConfigError(response.json()["error"]["message"])
-        except (ValueError, KeyError, httpx.ResponseNotRead):
+        except (ValueError, KeyError, TypeError, httpx.ResponseNotRead):
             raise ConfigError(f"{response.request.url} answered {response.status_code}") from None

@@ -17,7 +17,6 @@ from unifiedserve.config import API_KEY, MIB
 from unifiedserve.errors import ConfigError
 
 _SILENCE = 10.0  # seconds
-_LAST_PORT = 65535
 _BAR = 20  # columns
 _UNKNOWN = "–"
 
@@ -74,7 +73,7 @@ def _figures(view: View, state: State) -> Table:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", min_width=16)
     for title, words in _lines(view, state):
-        grid.add_row(title, words)
+        grid.add_row(title, Text(words))
     return grid
 
 
@@ -125,7 +124,7 @@ def run(url: str, interval: float, once: bool) -> int:
 
 
 async def _show(url: str, interval: float, console: Console, once: bool) -> None:
-    async with _client(url) as client:
+    async with connect(url, _SILENCE) as client:
         sample, state = await _look(client)
         shown = table(view_of(None, sample), state, url)
         if once:
@@ -140,17 +139,6 @@ async def _show(url: str, interval: float, console: Console, once: bool) -> None
                     live.update(shown, refresh=True)
                 except ConfigError as error:  # it may come again
                     live.update(Group(Text(str(error), "red"), Text(), shown), refresh=True)
-
-
-def _client(url: str) -> httpx.AsyncClient:
-    """Return a client of the daemon at `url`. Raises ConfigError if that is none."""
-    try:
-        client = connect(url, _SILENCE)
-    except httpx.InvalidURL as error:
-        raise ConfigError(f"--url: {url!r}: {error}") from error
-    if (client.base_url.port or 0) > _LAST_PORT:
-        raise ConfigError(f"--url: {url!r}: the last port is {_LAST_PORT}")
-    return client
 
 
 async def _look(client: httpx.AsyncClient) -> tuple[Sample, State]:

@@ -47,8 +47,13 @@ async def test_no_server() -> None:
     async with http(url) as client:
         with pytest.raises(ConfigError, match="cannot be reached"):
             await find_target(client)
-    with pytest.raises(ConfigError, match="must begin with http"):
-        connect("localhost:8000", 1.0)
+    for wrong, words in (
+        ("localhost:8000", "must begin with http"),
+        ("http://a:b", "port"),
+        ("http://a:65536", "port"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            connect(wrong, 1.0)
 
 
 @pytest.mark.parametrize("page", [b"<html>", b'{"data": []}', b'{"data": 3}', b'{"data": [{"id": "\xff"}]}'])

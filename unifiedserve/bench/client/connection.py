@@ -9,15 +9,18 @@ from unifiedserve.errors import ConfigError
 
 ASIDE = 30.0  # seconds without any data in which a server may answer what is asked beside a run
 _CONNECT = 10.0  # seconds
+_LAST_PORT = 65535
 
 
 def key_headers() -> dict[str, str]:
     """Return the headers that show an API key, if one is set.
 
-    It is that of UNIFIEDSERVE_API_KEY, or the first of UNIFIEDSERVE_API_KEYS.
+    It is that of UNIFIEDSERVE_API_KEY, or the first of UNIFIEDSERVE_API_KEYS. Raises ConfigError if it cannot be shown.
     """
     first, *_ = os.environ.get(API_KEYS, "").split(",")
     words = os.environ.get(API_KEY, first).split()
+    if words and not words[-1].isascii():
+        raise ConfigError(f"{API_KEY}: an API key has characters of ASCII only")
     return {"Authorization": f"Bearer {words[-1]}"} if words else {}
 
 
@@ -29,13 +32,19 @@ def server_at(url: str) -> str:
     base = url.rstrip("/").removesuffix("/v1").rstrip("/")
     if not base.startswith(("http://", "https://")):
         raise ConfigError(f"--url: {url!r} must begin with http:// or https://")
+    try:
+        port = httpx.URL(base).port or 0
+    except httpx.InvalidURL as error:
+        raise ConfigError(f"--url: {url!r}: {error}") from error
+    if not 0 <= port <= _LAST_PORT:
+        raise ConfigError(f"--url: {url!r}: the last port is {_LAST_PORT}")
     return base
 
 
-def connect(url: str, silence: float) -> httpx.AsyncClient:
+def connect(url: str, silence: float | None) -> httpx.AsyncClient:
     """Return a client of the server at `url`. It has a connection for every request that is under way.
 
-    A server that says nothing for `silence` seconds has failed. Raises ConfigError if `url` is none.
+    A server that says nothing for `silence` seconds has failed. No proxy is asked. Raises ConfigError if `url` is none.
     """
     return httpx.AsyncClient(
         headers=key_headers(),
