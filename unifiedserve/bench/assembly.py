@@ -123,7 +123,7 @@ def _drawn(options: RunOptions, seed: int, count: int, folder: Path) -> Workload
 def _questions(options: RunOptions, seed: int, count: int, console: Console) -> Sequence[Request]:
     data_set = _data_set(options)
     for note in data_set.notes():
-        console.print(note, style="yellow")
+        console.print(note, style="yellow", markup=False)
     asked = to_requests(data_set.samples, max_tokens=options.max_tokens)
     order = stream(seed, "questions").permutation(len(asked))[:count].tolist()
     return [asked[index] for index in order]

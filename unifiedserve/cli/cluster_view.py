@@ -32,7 +32,7 @@ def phases(nodes: Iterable[NodeReport]) -> str:
 def _add(rows: Table, name: str, nodes: Iterable[NodeReport]) -> None:
     for node in nodes:
         phase = Text(node.phase, _STYLES.get(node.phase, "yellow"))
-        rows.add_row(name, node.name, phase, node.url, node.machine, f"{node.restarts}", node.reason)
+        rows.add_row(name, node.name, phase, node.url, node.machine, f"{node.restarts}", Text(node.reason))
         name = ""
     if name:
         rows.add_row(name, "–")

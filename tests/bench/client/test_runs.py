@@ -1,17 +1,20 @@
 """Whole runs: on time whatever the server does, ended early for a reason, and what they say of themselves."""
 
 import asyncio
+import io
 from typing import Any
 
 import pytest
 from chat_server import ChatServer, Exchange, refuse, say, served
 from clocks import ManualClock
 from pieces import http, manner, plan, request
+from rich.console import Console
 
 from unifiedserve.bench.records import Record, Run, Timing
 from unifiedserve.bench.run.loops import closed_loop
 from unifiedserve.bench.run.measure import measure
 from unifiedserve.bench.run.plan import Plan
+from unifiedserve.bench.run.progress import Bar, shown
 from unifiedserve.bench.run.timekeeping import Timekeeper, cautions
 from unifiedserve.errors import ConfigError
 
@@ -164,6 +167,15 @@ def test_a_client_that_lags_says_so(measured: dict[str, float], caution: str) ->
     assert cautions(Timing(**GOOD, ttft_here=0.02, ttft_there=0.01)) == []
     (said,) = cautions(Timing(**GOOD | measured))
     assert caution in said
+
+
+def test_a_path_that_looks_like_markup_is_shown_as_it_is() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, color_system=None, width=200)
+    with shown(console) as progress:
+        Bar(progress, "trace:/traces/[/busy].csv", 3).note("no [/such] file")
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "trace:/traces/[/busy].csv" in text
+    assert "no [/such] file" in text
 
 
 async def test_a_rate_that_the_client_cannot_send_is_not_passed_off_as_the_servers() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from unifiedserve.bench.client.clock import Clock
@@ -18,7 +19,7 @@ class Bar:
 
     def __init__(self, progress: Progress, title: str, turns: int) -> None:
         self._progress = progress
-        self._task = progress.add_task(title, total=turns, figures="")
+        self._task = progress.add_task(escape(title), total=turns, figures="")
 
     async def follow(self, watch: Watch, clock: Clock) -> None:
         """Show how the run goes on until cancelled."""
@@ -28,7 +29,7 @@ class Bar:
 
     def note(self, text: str) -> None:
         """Print a line above the bar."""
-        self._progress.console.print(text, style="dim")
+        self._progress.console.print(text, style="dim", markup=False)
 
     def show(self, watch: Watch, seconds: float) -> None:
         """Show where the run is after so many seconds."""
