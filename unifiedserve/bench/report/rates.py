@@ -6,13 +6,19 @@ from statistics import mean
 from unifiedserve.bench.metrics.attainment import Goodput, goodput
 from unifiedserve.bench.report.comparison import Group
 
+_CLOSED = "closed"  # the kind of arrivals that users make who wait for their answers
 Point = tuple[float, list[float]]  # a rate in requests a second, and the attainment of each round
 
 
 def rate_points(groups: Sequence[Group]) -> dict[str, list[Point]]:
-    """Return for each name its rates, rising, with the attainment of each round."""
+    """Return for each name its rates, rising, with the attainment of each round.
+
+    Closed loops have none: how often their users ask follows from the answers.
+    """
     points: dict[str, list[Point]] = {}
     for group in groups:
+        if group.arrivals.partition(":")[0].strip().lower() == _CLOSED:
+            continue
         rates = [summary.offered for summary in group.summaries if summary.offered is not None]
         shares = [summary.attainment for summary in group.summaries if summary.attainment is not None]
         if rates and shares:
