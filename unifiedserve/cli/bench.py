@@ -123,6 +123,8 @@ def compare(
 ) -> None:
     """Show runs side by side, each compared with the first.
 
+    Runs of one name with the same arrivals are rounds, and put together: bench --name tells others apart.
+
     \b
     unifiedserve bench compare ours/run-1.json vllm/run-1.json --slo-ttft 1 --out both
     """

@@ -19,6 +19,7 @@ from unifiedserve.bench.report.page import make_page
 from unifiedserve.bench.report.plots.attainment import draw_attainment_over_rate
 from unifiedserve.bench.report.plots.timelines import draw_timelines
 from unifiedserve.bench.report.provenance import describe_commit, describe_machine, describe_versions
+from unifiedserve.bench.report.rates import rate_points
 from unifiedserve.bench.report.rows import ROWS, digits, spread
 from unifiedserve.bench.report.terminal import print_comparison, print_summary
 from unifiedserve.bench.report.write import write_report
@@ -232,6 +233,27 @@ def test_rounds_are_put_together_and_compared_with_the_first() -> None:
     ttft = next(row for row in ROWS if row.label == "TTFT, s, p50")
     assert ratios(ttft, groups[1], groups[0]) == pytest.approx([2, 2, 2])
     assert differences(runs) == []
+
+
+def test_rounds_that_are_not_of_the_same_are_put_together_with_a_warning() -> None:
+    before, after = make_run("a", 5), make_run("a", 5)
+    after.model, after.versions = "another", {"server": "2"}
+    console = Console(file=io.StringIO(), width=300)
+    print_comparison([before, after], YARDSTICK, console)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "a (2 rounds)" in text
+    assert "though not of the same model (another, shapes & <b>colours</b>): tell them apart by --name" in text
+    assert "though not of the same version of the server" in text
+    assert "same workload" not in text
+
+
+def test_a_closed_loop_has_no_rate_that_counts_as_goodput() -> None:
+    alone, slow, fast = make_run("a", 20, 50.0), make_run("a", 20, 0.1), make_run("a", 20, 4.0)
+    alone.arrivals = "closed:1"
+    groups = group_rounds([alone, slow, fast], Yardstick(slo=Slo(ttft=1e9)))
+    (points,) = rate_points(groups).values()
+    assert len(points) == 2
+    assert max(rate for rate, _ in points) < 10
 
 
 def test_names_are_compared_at_the_same_arrivals() -> None:

@@ -1,6 +1,6 @@
 """Compare runs side by side: rounds of the same are put together, and compared with the first."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -42,9 +42,7 @@ class Group:
 
 def group_rounds(runs: Sequence[Run], yardstick: Yardstick) -> list[Group]:
     """Return groups in the order in which their first rounds come."""
-    rounds: dict[tuple[str, str], list[Run]] = {}
-    for run in runs:
-        rounds.setdefault((run.name, run.arrivals), []).append(run)
+    rounds = _rounds(runs)
     names = [name for name, _ in rounds]
     return [
         Group(
@@ -55,6 +53,14 @@ def group_rounds(runs: Sequence[Run], yardstick: Yardstick) -> list[Group]:
         )
         for (name, arrivals), same in rounds.items()
     ]
+
+
+def _rounds(runs: Sequence[Run]) -> dict[tuple[str, str], list[Run]]:
+    """Return the runs of each name with the same arrivals."""
+    rounds: dict[tuple[str, str], list[Run]] = {}
+    for run in runs:
+        rounds.setdefault((run.name, run.arrivals), []).append(run)
+    return rounds
 
 
 def readable(groups: Sequence[Group], most: int) -> list[Group]:
@@ -92,7 +98,7 @@ def cell(row: Row, group: Group, groups: Sequence[Group]) -> str:
 
 
 def differences(runs: Sequence[Run]) -> list[str]:
-    """Return a warning for each circumstance in which runs of different names differ."""
+    """Return a warning for each circumstance in which runs of different names differ, or rounds of the same."""
     names = list(dict.fromkeys(run.name for run in runs))
     warnings = []
     for what in ("workload", "seed", "arrivals", "model", "media"):
@@ -100,4 +106,18 @@ def differences(runs: Sequence[Run]) -> list[str]:
         if len({tuple(values) for values in seen.values()}) > 1:
             told = "; ".join(f"{name}: {', '.join(values)}" for name, values in seen.items())
             warnings.append(f"not the same {what}, so figures may not be comparable ({told})")
-    return warnings
+    return warnings + [warning for (name, _), same in _rounds(runs).items() for warning in _mixed(name, same)]
+
+
+def _mixed(name: str, rounds: Sequence[Run]) -> Iterator[str]:
+    """Yield a warning for each circumstance in which rounds that are put together differ."""
+    seen = {
+        "workload": {run.workload for run in rounds},
+        "model": {run.model for run in rounds},
+        "media": {run.media for run in rounds},
+        "version of the server": {run.versions.get("server", "") for run in rounds},
+    }
+    for what, values in seen.items():
+        if len(values) > 1:
+            told = f"not of the same {what} ({', '.join(sorted(values))})"
+            yield f"runs named {name} are put together, though {told}: tell them apart by --name"

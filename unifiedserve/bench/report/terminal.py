@@ -8,7 +8,7 @@ from rich.text import Text
 
 from unifiedserve.bench.metrics.summary import Summary, Yardstick, failures, summarise, summarise_kinds
 from unifiedserve.bench.records import Run
-from unifiedserve.bench.report.comparison import cell, differences, group_rounds
+from unifiedserve.bench.report.comparison import Group, cell, differences, group_rounds
 from unifiedserve.bench.report.rates import rate_points, tell_goodput
 from unifiedserve.bench.report.rows import ROWS, Row, digits, present
 
@@ -42,13 +42,18 @@ def print_comparison(runs: Sequence[Run], yardstick: Yardstick, console: Console
     for warning in differences(runs):
         console.print(Text(f"warning: {warning}", "yellow"))
     groups = group_rounds(runs, yardstick)
-    table = _table(None, [group.label for group in groups])
+    table = _table(None, [_titled(group) for group in groups])
     for row in present(BRIEF, [summary for group in groups for summary in group.summaries]):
         table.add_row(row.label, *(cell(row, group, groups) for group in groups))
     console.print(table)
     for name, points in rate_points(groups).items():
         if len(points) > 1:
             console.print(Text(f"{name}: {tell_goodput(points)}"))
+
+
+def _titled(group: Group) -> str:
+    count = len(group.rounds)
+    return group.label if count == 1 else f"{group.label} ({count} rounds)"
 
 
 def _table(title: str | None, columns: Sequence[str]) -> Table:
