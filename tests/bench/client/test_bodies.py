@@ -78,6 +78,15 @@ def test_only_exact_answers_ignore_the_end() -> None:
     assert "return_token_ids" not in made("openai")
 
 
+@pytest.mark.parametrize(
+    ("extra", "exact"), [({"priority": 1}, True), ({"max_tokens": 3}, False), ({"ignore_eos": False}, False)]
+)
+def test_who_asks_for_another_length_gets_it_without_a_failure(extra: dict[str, Any], exact: bool) -> None:
+    assert bodies(extra=extra).exact is exact
+    assert bodies("openai", extra=extra).exact is False
+    assert extra.items() <= json.loads(bodies(extra=extra).make([turn()], [])).items()
+
+
 def test_only_choices_are_asked_for_with_log_probabilities() -> None:
     asked = turn(expected=Expected(choices=("a", "b"), right=0))
     assert made(turns=[asked], logprobs=True)["top_logprobs"] == 20

@@ -10,6 +10,14 @@ from unifiedserve.bench.client.dialects import Dialect
 from unifiedserve.bench.requests import Medium, Request, Text, Turn
 from unifiedserve.errors import ConfigError
 
+# Fields by which an answer may be shorter, or longer, than `max_tokens`.
+_LENGTHS = frozenset(
+    {
+        *("max_tokens", "max_completion_tokens", "min_tokens", "ignore_eos", "stop", "stop_token_ids", "n"),
+        *("response_format", "structured_outputs", "guided_choice", "guided_grammar", "guided_json", "guided_regex"),
+        *("tools", "tool_choice", "regex", "ebnf", "json_schema"),
+    }
+)
 TOP = 20  # most likely first tokens that are asked for
 
 
@@ -48,8 +56,8 @@ class Bodies:
 
     @property
     def exact(self) -> bool:
-        """Tell whether answers have as many tokens as were asked for."""
-        return bool(self._dialect.exact)
+        """Tell whether answers have as many tokens as turns ask for: not where `extra` has a say in that."""
+        return bool(self._dialect.exact) and self._wishes.extra.keys().isdisjoint(_LENGTHS)
 
     def make(self, turns: Sequence[Turn], answers: Sequence[str]) -> bytes:
         """Return the body that asks the last of `turns`, after the `answers` to those before."""
