@@ -7,25 +7,28 @@ from unifiedserve.doctor.check import Check, Status, version_tuple
 from unifiedserve.doctor.isolation import ProbeError, call
 
 OLDEST_TORCH = (2, 11)
-OLDEST_TRANSFORMERS = (5, 17)
-SERVING = (
-    "cachetools",
-    "gguf",
-    "greenlet",
-    "httpx",
-    "jinja2",
-    "llguidance",
-    "msgspec",
-    "pillow",
-    "prometheus-client",
-    "psutil",
-    "rich",
-    "safetensors",
-    "starlette",
-    "tokenizers",
-    "typer",
-    "uvicorn",
-)
+OLDEST_TRANSFORMERS = (5, 23)
+SERVING = {  # the oldest versions that serve
+    "cachetools": (6,),
+    "gguf": (0, 17),
+    "greenlet": (3,),
+    "httpx": (0, 27),
+    "jinja2": (3, 1),
+    "llguidance": (1, 9),
+    "msgspec": (0, 19),
+    "pillow": (10, 3),
+    "prometheus-client": (0, 20),
+    "psutil": (5, 9),
+    "python-multipart": (0, 0, 34),
+    "rich": (13, 7),
+    "safetensors": (0, 4, 5),
+    "simplejpeg": (1, 8),
+    "starlette": (0, 46),
+    "tokenizers": (0, 21),
+    "tomli-w": (1,),
+    "typer": (0, 29),
+    "uvicorn": (0, 30),
+}
 INSTALL = "make setup, or pip install 'unifiedserve[serve]'"
 
 
@@ -61,9 +64,12 @@ def transformers() -> Check:
 
 
 def serving() -> Check:
-    lacking = [name for name in SERVING if _version(name) is None]
-    if lacking:
-        value = f"without {', '.join(lacking)}"
+    found = {name: _version(name) for name in SERVING}
+    lacking = [name for name, version in found.items() if version is None]
+    old = [f"{name} {version}" for name, version in found.items() if version and version_tuple(version) < SERVING[name]]
+    wrong = [*(["without " + ", ".join(lacking)] if lacking else []), *(["too old: " + ", ".join(old)] if old else [])]
+    if wrong:
+        value = "; ".join(wrong)
         return Check("server packages", value, Status.MISSING, INSTALL, required=True)
     return Check("server packages", f"all {len(SERVING)} found", required=True)
 
