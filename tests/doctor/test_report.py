@@ -1,8 +1,10 @@
 """The report as a whole: exit code, JSON, plain text, and machines that lack something."""
 
 import json
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -146,6 +148,36 @@ def test_ffmpeg_without_a_codec_is_a_warning() -> None:
 def test_torch_of_this_interpreter_is_reported() -> None:
     torch = pytest.importorskip("torch")
     assert torch_stack.torch().value.startswith(torch.__version__)
+
+
+def test_serving_needs_the_packages_of_the_extra_and_their_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An extra of `pyproject.toml` is all of it: pip would install what the doctor asks for."""
+    extra = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["optional-dependencies"]["serve"]
+    parts = (re.match(r"([\w-]+)>=([\d.]+)", requirement) for requirement in extra)
+    oldest = {part[1]: version_tuple(part[2]) for part in parts if part}
+    models = {"torch": torch_stack.OLDEST_TORCH, "transformers": torch_stack.OLDEST_TRANSFORMERS}
+    assert oldest == torch_stack.SERVING | models
+    assert not torch_stack.serving().blocks
+    versions = dict.fromkeys(torch_stack.SERVING, "99") | {"starlette": "0.45.3"}
+    del versions["python-multipart"]
+    monkeypatch.setattr(torch_stack, "_version", versions.get)
+    assert torch_stack.serving().blocks
+    assert torch_stack.serving().value == "without python-multipart; too old: starlette 0.45.3"
+
+
+def test_a_containers_memory_is_what_it_may_have(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "meminfo").write_text("MemTotal: 16777216 kB\nMemAvailable: 8388608 kB\n")
+    monkeypatch.setattr(system, "MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr(system, "CGROUP", tmp_path)
+    assert system.memory().value == "16.0 GiB, 8.0 GiB available"
+    files = {"max": 3 * 2**30, "current": 2 * 2**30, "stat": f"anon 5\ninactive_file {2**29}"}
+    for name, content in files.items():
+        (tmp_path / f"memory.{name}").write_text(f"{content}\n")
+    check = system.memory()
+    assert check.value == "16.0 GiB, of which this container may have 3.0 GiB, 1.5 GiB available"
+    assert check.status is Status.WARN
+    (tmp_path / "memory.max").write_text("max\n")
+    assert system.memory().status is Status.OK
 
 
 def test_isolated_functions_return_and_raise() -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 from unifiedserve.doctor.check import Check, Status, gibibytes
 
 CPUINFO = Path("/proc/cpuinfo")
+MEMINFO = Path("/proc/meminfo")
+CGROUP = Path("/sys/fs/cgroup")
 FEATURES = {
     "avx2": "avx2",
     "avx512f": "avx512",
@@ -48,15 +50,36 @@ def cores() -> Check:
 
 
 def memory() -> Check:
-    info = _fields(Path("/proc/meminfo"))
+    info = _fields(MEMINFO)
     if "MemTotal" not in info:
         return Check("memory", "unknown (no /proc/meminfo)", Status.WARN)
-    total, free = (1024 * int(info[key].split()[0]) for key in ("MemTotal", "MemAvailable"))
-    value = f"{gibibytes(total)}, {gibibytes(free)} available"
-    details = {"total": total, "available": free}
+    total, free = 1024 * int(info["MemTotal"].split()[0]), available_bytes()
+    container = _container()
+    limit = container[0] if container and container[0] < total else None
+    allowed = "" if limit is None else f", of which this container may have {gibibytes(limit)}"
+    value = f"{gibibytes(total)}{allowed}, {gibibytes(free)} available"
+    details = {"total": total if limit is None else limit, "available": free}
     if free >= 2 * 2**30:
         return Check("memory", value, details=details)
     return Check("memory", value, Status.WARN, "free 2 GiB or more before serving", details=details)
+
+
+def available_bytes() -> int:
+    """Return the free bytes of the machine, or of the container if that allows less."""
+    machine = 1024 * int(_fields(MEMINFO)["MemAvailable"].split()[0])
+    container = _container()
+    return min(machine, container[1]) if container else machine
+
+
+def _container() -> tuple[int, int] | None:
+    """Return the bytes that this container may have, and the free ones of them; None without a limit."""
+    try:
+        limit, used = (int((CGROUP / f"memory.{name}").read_text()) for name in ("max", "current"))
+        lines = map(str.split, (CGROUP / "memory.stat").read_text().splitlines())
+        reclaimable = next(int(size) for name, size in lines if name == "inactive_file")
+    except (OSError, ValueError, StopIteration):  # no container, or no limit ("max")
+        return None
+    return limit, limit - used + reclaimable
 
 
 def shared_memory(directory: str = "/dev/shm") -> Check:

@@ -5,9 +5,9 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from importlib import util
-from pathlib import Path
 
 from unifiedserve.config import MIB, EngineConfig
+from unifiedserve.doctor.system import available_bytes
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.shared import EngineLayout
 from unifiedserve.placement import Placement, Stage
@@ -18,7 +18,6 @@ _log = logging.getLogger(__name__)
 
 WORKER_MIB = 300  # of its own for each process: interpreter, libraries, activations
 _SHM = "/dev/shm"
-_CGROUP = Path("/sys/fs/cgroup")
 
 
 def check_threads(config: EngineConfig) -> None:
@@ -95,7 +94,7 @@ def check_memory(shared: Mapping[str, int], workers: int) -> None:
     needed = {name: -(-size // MIB) for name, size in shared.items()}
     _check_room(needed, _free_shared_bytes(), f"{_SHM} has", f"enlarge it (mount -o remount,size=… {_SHM})")
     needed[f"{workers} workers"] = workers * WORKER_MIB
-    _check_room(needed, _available_bytes(), "the machine has", "free memory")
+    _check_room(needed, available_bytes(), "the machine has", "free memory")
 
 
 def check_target(config: EngineConfig, decode_step: float) -> None:
@@ -122,22 +121,4 @@ def _check_room(needed: Mapping[str, int], free_bytes: int, who: str, remedy: st
 def _free_shared_bytes() -> int:
     """Return the free bytes of shared memory: without a limit it has no blocks, and may take all that there is."""
     stats = os.statvfs(_SHM)
-    return stats.f_bavail * stats.f_frsize if stats.f_blocks else _available_bytes()
-
-
-def _available_bytes() -> int:
-    """Return the free bytes of the machine, or of the container if that allows less."""
-    machine = int(_fields(Path("/proc/meminfo"))["MemAvailable:"]) * 1024
-    try:
-        limit = int((_CGROUP / "memory.max").read_text())
-        used = int((_CGROUP / "memory.current").read_text())
-        reclaimable = int(_fields(_CGROUP / "memory.stat")["inactive_file"])
-    except (OSError, ValueError, KeyError):  # no container, or no limit ("max")
-        return machine
-    return min(machine, limit - used + reclaimable)
-
-
-def _fields(path: Path) -> dict[str, str]:
-    """Return the second word of each line, by the first."""
-    lines = (line.split() for line in path.read_text().splitlines())
-    return {words[0]: words[1] for words in lines if len(words) > 1}
+    return stats.f_bavail * stats.f_frsize if stats.f_blocks else available_bytes()

@@ -171,6 +171,6 @@ def test_media_that_cannot_be_sent(clip: Path) -> None:
 
 
 def test_media_that_do_not_fit_into_the_memory(clip: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unifiedserve.bench.client.delivery._free_memory", lambda: 100)
+    monkeypatch.setattr("unifiedserve.bench.client.delivery.available_bytes", lambda: 100)
     with pytest.raises(ConfigError, match="--media file"), delivered("data", [str(clip)], {}):
         pass

@@ -13,6 +13,7 @@ from typing import Literal, Protocol, get_args
 
 import msgspec
 
+from unifiedserve.doctor.system import available_bytes
 from unifiedserve.errors import ConfigError
 
 Delivery = Literal["auto", "file", "data", "http"]
@@ -98,18 +99,12 @@ def _size(path: str) -> int:
 
 def _check_memory(size: int) -> None:
     """Raise ConfigError if data URLs of `size` bytes do not fit into the memory."""
-    free = _free_memory()
+    free = available_bytes()
     if size > _ROOM * free:
         raise ConfigError(
             f"the media take {size / 2**30:.1f} GiB as data URLs, and {free / 2**30:.1f} GiB are free: "
             "choose --media file or --media http"
         )
-
-
-def _free_memory() -> int:
-    """Return bytes that programs can still have."""
-    lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-    return int(lines["MemAvailable"].split()[0]) * 1024
 
 
 def _data_url(path: str) -> msgspec.Raw:
