@@ -149,6 +149,22 @@ def test_lateness_is_from_when_requests_were_due() -> None:
     assert (timing.late_p50, timing.late_max) == pytest.approx((0.1, 0.3))
 
 
+async def test_what_the_client_does_after_a_run_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, used = ManualClock(), [5.0]
+    monkeypatch.setattr("time.process_time", lambda: used[0])
+    keeper = Timekeeper(clock)
+    clock.read.clear()
+    measuring = asyncio.create_task(keeper.run())
+    await clock.read.wait()
+    clock.time, used[0] = 10.0, 14.5
+    measuring.cancel()
+    await asyncio.wait([measuring])
+    clock.time = 100.0  # the server's trace is awaited
+    timing = keeper.timing([], None)
+    assert timing.cpu == pytest.approx(0.95)
+    assert any("95% of a core" in caution for caution in cautions(timing))
+
+
 GOOD = {"late_p50": 0.001, "late_p99": 0.002, "late_max": 0.01, "loop_late_p99": 0.002, "cpu": 0.1}
 
 

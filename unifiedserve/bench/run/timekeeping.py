@@ -22,17 +22,20 @@ class Timekeeper:
         self._clock = clock
         self._late: list[float] = []
         self._began = clock.now(), time.process_time()
+        self._cpu: float | None = None
 
     async def run(self) -> None:
-        """Measure until cancelled."""
-        while True:
-            at = self._clock.now() + _TICK
-            await asyncio.sleep(_TICK)
-            self._late.append(self._clock.now() - at)
+        """Measure until cancelled; what the client does after that does not count."""
+        try:
+            while True:
+                at = self._clock.now() + _TICK
+                await asyncio.sleep(_TICK)
+                self._late.append(self._clock.now() - at)
+        finally:
+            self._cpu = self._cpu_so_far()
 
     def timing(self, records: Iterable[Record], ttft: tuple[float, float] | None) -> Timing:
         """Return the measured times, the requests' lateness, and the mean TTFT here and there."""
-        began, used = self._began
         late = [record.sent - record.due for record in records] or [0.0]
         p50, p99, largest = np.percentile(late, [50, 99, 100]).tolist()
         return Timing(
@@ -40,10 +43,15 @@ class Timekeeper:
             late_p99=p99,
             late_max=largest,
             loop_late_p99=float(np.percentile(self._late or [0.0], 99)),
-            cpu=(time.process_time() - used) / max(self._clock.now() - began, 1e-9),
+            cpu=self._cpu_so_far() if self._cpu is None else self._cpu,
             ttft_here=ttft and ttft[0],
             ttft_there=ttft and ttft[1],
         )
+
+    def _cpu_so_far(self) -> float:
+        """Return the share of a core that this process has taken."""
+        began, used = self._began
+        return (time.process_time() - used) / max(self._clock.now() - began, 1e-9)
 
 
 def cautions(timing: Timing) -> list[str]:
