@@ -1,10 +1,14 @@
 """What is sent, to the byte."""
 
 import base64
+import contextlib
 import json
 import mimetypes
+import select
+import socket
 import subprocess
 import sys
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +17,7 @@ import pytest
 from pieces import NoMedia, bodies, request, turn
 
 from unifiedserve.bench.client.body import Bodies, Wishes, media_paths
-from unifiedserve.bench.client.delivery import delivered, media_type
+from unifiedserve.bench.client.delivery import FileServer, delivered, media_type
 from unifiedserve.bench.client.dialects import DIALECTS, dialect_named
 from unifiedserve.bench.requests import Expected, Medium, Text, Turn
 from unifiedserve.errors import ConfigError
@@ -156,6 +160,18 @@ def test_media_by_path(clip: Path) -> None:
 
 def test_media_served_from_here(clip: Path) -> None:
     assert url_sent(clip, "http").endswith("/0.mp4")
+
+
+def test_many_are_served_at_once() -> None:
+    """Of a local connection all is settled in the call that asks for it, though nobody has accepted it yet."""
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(FileServer(("127.0.0.1", 0), BaseHTTPRequestHandler))
+        callers = [stack.enter_context(socket.socket()) for _ in range(64)]
+        for caller in callers:
+            caller.setblocking(False)
+            caller.connect_ex(server.server_address)
+        _, connected, _ = select.select([], callers, [], 0)
+        assert len(connected) == len(callers)
 
 
 def test_media_that_cannot_be_sent(clip: Path) -> None:

@@ -130,7 +130,7 @@ def _types() -> mimetypes.MimeTypes:
 def _served(paths: list[str]) -> Iterator[dict[str, str]]:
     """Serve the files on this machine from a thread; yield their URLs."""
     names = {f"/{number}{Path(path).suffix}": path for number, path in enumerate(dict.fromkeys(paths))}
-    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Files, names))
+    server = FileServer(("127.0.0.1", 0), functools.partial(_Files, names))
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
@@ -139,6 +139,15 @@ def _served(paths: list[str]) -> Iterator[dict[str, str]]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+class FileServer(ThreadingHTTPServer):
+    """Serve files to many at once: one who finds no place in the queue of connections tries again after a second."""
+
+    request_queue_size = 1024
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing: who hangs up has a reason, and says it in the answer."""
 
 
 class _Files(BaseHTTPRequestHandler):
