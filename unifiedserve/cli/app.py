@@ -192,14 +192,14 @@ def router(
         str, typer.Option(help="URLs of nodes, with commas between them; -: members come on standard input, as JSON")
     ],
     host: Annotated[str, typer.Option(help="The address to listen on")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port; 0: any free one")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: any free one")] = 8000,
     policy: Annotated[
         Literal["cost", "least-requests", "round-robin", "random"],
         typer.Option(
             help="The choice of the node that takes a request. cost: the one that brings its first token soonest"
         ),
     ] = "cost",
-    drain_timeout: Annotated[float, typer.Option(help="Seconds for answers to end after SIGTERM")] = 30.0,
+    drain_timeout: Annotated[float, typer.Option(min=0, help="Seconds for answers to end after SIGTERM")] = 30.0,
     allowed_hosts: Annotated[
         list[str] | None,
         typer.Option(

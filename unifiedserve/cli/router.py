@@ -20,6 +20,8 @@ def run(
         from unifiedserve.server.access.hosts import Hosts
     except ModuleNotFoundError as error:
         raise ConfigError(f"a router needs {error.name}: pip install 'unifiedserve[cluster]'") from error
+    if not math.isfinite(drain_timeout):
+        raise ConfigError(f"--drain-timeout {drain_timeout:g}: must be a finite number")
     if nodes != FROM_STDIN:
         members_of(nodes)
     log_of_server("text", access_log=False)

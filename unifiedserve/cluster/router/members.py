@@ -4,6 +4,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import AsyncIterator
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -19,9 +20,17 @@ def members_of(nodes: str) -> list[Member]:
     """Return the members at URLs that have commas between them. Raises ConfigError for one that is none."""
     urls = [url.strip() for url in nodes.split(",")]
     for url in urls:
-        if not url.startswith(("http://", "https://")):
+        if not _is_url(url):
             raise ConfigError(f"--nodes {url}: expected URLs such as http://10.0.0.7:8000, or - for standard input")
     return [Member(name=f"node-{number}", pool="nodes", url=url.rstrip("/")) for number, url in enumerate(urls)]
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is none, or brackets without an address
+        return False
 
 
 async def told(nodes: str) -> AsyncIterator[Membership]:
