@@ -1,6 +1,8 @@
 """`unifiedserve plan`: its JSON and its files, and one line for each mistake."""
 
+import os
 import shlex
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 from command_line import Failed
 from planned_cases import profile
 
+from unifiedserve.cli.app import main
 from unifiedserve.planning.plan import Plan
 from unifiedserve.profiles import write_profile
 
@@ -41,6 +44,23 @@ def test_the_plan_as_json_and_as_files(failed: Failed, profile_file: str, tmp_pa
     assert code == 0
     assert msgspec.json.decode(out, type=Plan) == msgspec.json.decode((folder / "plan.json").read_bytes(), type=Plan)
     assert {path.name for path in folder.iterdir()} == {"placement.toml", "plan.json", "plan.svg"}
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_the_files_are_written_though_nobody_reads_the_output(
+    form: list[str], profile_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "plan"
+    arguments = ["unifiedserve", "plan", "--profile", profile_file, *SMALL, "--out", str(folder), *form]
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w", buffering=1) as closed, monkeypatch.context() as patch:
+        patch.setattr(sys, "argv", arguments)
+        patch.setattr(sys, "stdout", closed)
+        with pytest.raises(SystemExit):
+            main()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), closed.fileno())  # what is left in its buffer goes there
+    assert (folder / "placement.toml").exists()
 
 
 def test_targets_that_nothing_meets_end_with_1(failed: Failed, profile_file: str, tmp_path: Path) -> None:

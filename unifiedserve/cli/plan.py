@@ -57,11 +57,15 @@ def _check(asked: PlanOptions) -> None:
 
 
 def _report(made: Plan, asked: PlanOptions, console: Console) -> None:
-    if asked.json:
-        print(msgspec.json.format(msgspec.json.encode(made)).decode())
-    else:
-        show(made, console)
-    written = write(made, Path(asked.out)) if asked.out and made.choices else []
+    """Write the files, then show the plan: its reader may be gone, or the folder."""
+    written: list[Path] = []
+    try:
+        written += write(made, Path(asked.out)) if asked.out and made.choices else []
+    finally:
+        if asked.json:
+            print(msgspec.json.format(msgspec.json.encode(made)).decode())
+        else:
+            show(made, console)
     if not written or asked.json:
         return
     for path in written:

@@ -50,19 +50,27 @@ def run(config: EngineConfig, wishes: Wishes, console: Console) -> None:
         task = progress.add_task("starting")
         measurement = Measurement(config, subject, media, QUICK if wishes.quick else FULL)
         profile = measured(measurement, lambda what: progress.update(task, description=what))
-    _show(console, profile)
-    _warn(console, profile, load.share())
-    _keep(console, profile, wishes.out)
-
-
-def _keep(console: Console, profile: HardwareProfile, out: Path | None) -> None:
+    told: list[tuple[str, str]] = []
+    others = load.share()
     try:
-        console.print(f"kept for plan in {keep_profile(profile)}", highlight=False, markup=False, soft_wrap=True)
+        told = _kept(profile, wishes.out)
+    finally:  # nothing of minutes is lost, where the reader of the output is gone or a disk is full
+        _show(console, profile)
+        _warn(console, profile, others)
+    for words, style in told:
+        console.print(words, style=style, highlight=False, markup=False, soft_wrap=True)
+
+
+def _kept(profile: HardwareProfile, out: Path | None) -> list[tuple[str, str]]:
+    """Keep the profile, and return what there is to say about that, with the style of each line."""
+    try:
+        told = [(f"kept for plan in {keep_profile(profile)}", "")]
     except ConfigError as error:
-        console.print(f"not kept for plan: {error}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+        told = [(f"not kept for plan: {error}", "yellow")]
     if out is not None:
         write_profile(out, profile)
-        console.print(f"written to {out}", highlight=False, markup=False, soft_wrap=True)
+        told.append((f"written to {out}", ""))
+    return told
 
 
 def _warn(console: Console, profile: HardwareProfile, share: float) -> None:
