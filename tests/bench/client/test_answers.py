@@ -179,6 +179,15 @@ async def test_a_failure_is_on_record_with_its_reason(name: str) -> None:
     assert "\n" not in (record.error or "")
 
 
+async def test_the_end_of_a_stream_may_be_without_an_end_of_its_line() -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.begin()
+        await exchange.send(chunk("a", [1]), b"data: [DONE]")
+        exchange.writer.write(b"0\r\n\r\n")
+
+    assert (await ask(script)).error is None
+
+
 async def test_nothing_is_compressed_on_its_way() -> None:
     async def script(exchange: Exchange) -> None:
         assert exchange.headers["accept-encoding"] == "identity"  # where gzip is taken, a proxy may send that

@@ -44,6 +44,26 @@ def test_another_data_set_is_recognised(tmp_path: Path, put: Any) -> None:
     assert "looks like mvbench or pope, not mlvu" in refusal("mlvu", tmp_path)
 
 
+def test_a_byte_order_mark_is_no_fault(tmp_path: Path, put: Any) -> None:
+    put("coco_pope_random.json", "\ufeff" + json.dumps(POPE_ROW))
+    put("val2014/a.jpg")
+    assert len(load("pope", tmp_path).samples) == 1
+
+
+def test_a_parquet_file_of_a_kind_that_cannot_be_read(
+    tmp_path: Path, put: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+
+    def refuse(path: Path) -> None:
+        raise pyarrow.ArrowNotImplementedError("Support for codec 'lzo' not built")
+
+    put("videomme/test-00000.parquet", b"PAR1")
+    monkeypatch.setattr(parquet, "ParquetFile", refuse)
+    assert refusal("video-mme", tmp_path).endswith("Support for codec 'lzo' not built")
+
+
 def test_missing_files_are_counted_and_named_or_skipped(tmp_path: Path, put: Any) -> None:
     rows = [POPE_ROW | {"question_id": number, "image": f"{number // 2}.jpg"} for number in range(12)]
     put("coco_pope_random.json", "\n".join(map(json.dumps, rows)))

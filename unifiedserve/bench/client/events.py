@@ -9,6 +9,7 @@ import msgspec
 from unifiedserve.bench.client.clock import Clock
 
 NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # what decoding raises for other bytes
+_DATA = b"data:"
 _LONGEST = 1 << 22  # bytes of a line; more is no event
 
 
@@ -110,14 +111,18 @@ async def chunks(response: httpx.Response, clock: Clock) -> AsyncIterator[tuple[
         now = clock.now()
         *lines, rest = (rest + read).split(b"\n")
         for line in lines:
-            if line.startswith(b"data:"):
-                data = line[5:].strip()
-                if data == b"[DONE]":
-                    return
-                yield now, _chunk(data)
+            if _is_end(line):
+                return
+            if line.startswith(_DATA):
+                yield now, _chunk(line.removeprefix(_DATA).strip())
         if len(rest) > _LONGEST:
             raise BrokenStreamError("the stream holds what is no event")
-    raise BrokenStreamError("the stream ended before the answer did")
+    if not _is_end(rest):  # whose line some servers leave open
+        raise BrokenStreamError("the stream ended before the answer did")
+
+
+def _is_end(line: bytes) -> bool:
+    return line.startswith(_DATA) and line.removeprefix(_DATA).strip() == b"[DONE]"
 
 
 def _chunk(data: bytes) -> Chunk:

@@ -3,6 +3,7 @@
 All functions raise ConfigError, in one line with the file, the row and the reason.
 """
 
+import codecs
 import csv
 import io
 from collections.abc import Iterable, Iterator
@@ -52,7 +53,7 @@ def read_json(path: Path, kind: type[T]) -> T:
 def read_text(path: Path) -> str:
     """Return the text of a file, in UTF-8 with or without a byte-order mark."""
     try:
-        return _read(path).decode("utf-8-sig")
+        return _read(path).decode()
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is no UTF-8 text: {error.reason} at byte {error.start}") from error
 
@@ -86,19 +87,21 @@ def _commas(path: Path) -> Iterator[tuple[int, Any]]:
 
 def _parquet(path: Path) -> Iterator[Any]:
     try:
+        from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
     except ImportError as error:
         raise ConfigError(f"{path}: reading Parquet needs pyarrow: pip install pyarrow") from error
     try:
         for batch in ParquetFile(path).iter_batches(batch_size=64):
             yield from batch.to_pylist()
-    except (OSError, ValueError) as error:  # pyarrow's own errors are among them
+    except (OSError, ValueError, ArrowException) as error:
         raise ConfigError(f"{path}: {_reason(error)}") from error
 
 
 def _read(path: Path) -> bytes:
+    """Return what a file holds, without a byte-order mark."""
     try:
-        return path.read_bytes()
+        return path.read_bytes().removeprefix(codecs.BOM_UTF8)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
 
