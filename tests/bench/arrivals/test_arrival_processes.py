@@ -82,6 +82,8 @@ def test_what_the_command_line_writes() -> None:
         ("poisson:1,cv=2", "poisson has no 'cv'"),
         ("closed:1.5", "must be whole"),
         ("gamma:2", "cv is missing"),
+        ("gamma:2,cv=1e-200", "cv must be from 0.001 to 1000"),
+        ("gamma:2,cv=1e200", "cv must be from 0.001 to 1000"),
         ("gamma:2,cv=1,cv=2", "cv is given twice"),
         ("gamma:2,4", "'4' is not of the form key=value"),
         ("trace:", "the path is missing"),

@@ -80,6 +80,13 @@ def test_a_bad_one_gets_a_line_that_says_why(text: str, message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_values_beyond_all_numbers_need_a_most() -> None:
+    rng = np.random.default_rng(0)
+    with pytest.raises(ConfigError, match="its values are beyond all numbers: give it a max"):
+        distribution("pareto:100,alpha=0.0001").whole(rng)
+    assert distribution("pareto:100,alpha=0.0001,max=500").whole(rng) == 500
+
+
 @pytest.mark.parametrize(
     ("rows", "options", "message"),
     [

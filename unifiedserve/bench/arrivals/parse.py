@@ -9,6 +9,7 @@ from unifiedserve.errors import ConfigError
 
 FORMS = "closed:USERS, constant:RATE, poisson:RATE, gamma:RATE,cv=CV or trace:FILE?scale=2&from=60&to=120&first=100"
 _TRACE_OPTIONS = ("scale", "from", "to", "first", "spread")
+_CV_LIMITS = 0.001, 1000.0
 
 Process = ClosedLoop | Constant | Poisson | Gamma | Trace
 
@@ -33,8 +34,17 @@ def parse(text: str) -> Process:
             return Poisson(spec.number())
         case "gamma":
             spec.allow(["cv"])
-            return Gamma(spec.number(), spec.number("cv"))
+            return Gamma(spec.number(), _unevenness(spec))
     raise ConfigError(f"--arrivals {text!r} is not understood: write {FORMS}")
+
+
+def _unevenness(spec: Spec) -> float:
+    """Return the deviation of gaps over their mean. Raises ConfigError for one that no numbers can follow."""
+    cv = spec.number("cv")
+    least, most = _CV_LIMITS
+    if not least <= cv <= most:
+        raise ConfigError(f"{spec.text}: cv must be from {least:g} to {most:g}")
+    return cv
 
 
 def _trace(text: str) -> Trace:

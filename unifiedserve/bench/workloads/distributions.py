@@ -36,8 +36,12 @@ class Distribution:
         return np.clip(self._quantile(shares), self._low, self._high)
 
     def draw(self, rng: np.random.Generator) -> float:
-        """Draw a value."""
-        return float(self.quantiles(rng.random(1))[0])
+        """Draw a value. Raises ConfigError if it is beyond all numbers."""
+        with np.errstate(over="ignore"):
+            value = float(self.quantiles(rng.random(1))[0])
+        if math.isinf(value):
+            raise ConfigError(f"{self.text}: its values are beyond all numbers: give it a max")
+        return value
 
     def whole(self, rng: np.random.Generator) -> int:
         """Draw a value and round it."""
