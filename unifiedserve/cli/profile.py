@@ -62,7 +62,7 @@ def run(config: EngineConfig, wishes: Wishes, console: Console) -> None:
 
 
 def _kept(profile: HardwareProfile, out: Path | None) -> list[tuple[str, str]]:
-    """Keep the profile, and return what there is to say about that, with the style of each line."""
+    """Keep the profile, and return lines that say so, each with its style."""
     try:
         told = [(f"kept for plan in {keep_profile(profile)}", "")]
     except ConfigError as error:

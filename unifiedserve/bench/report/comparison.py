@@ -98,7 +98,7 @@ def cell(row: Row, group: Group, groups: Sequence[Group]) -> str:
 
 
 def differences(runs: Sequence[Run]) -> list[str]:
-    """Return a warning for each circumstance in which runs of different names differ, or rounds of the same."""
+    """Return a warning for each circumstance in which names differ, or rounds of one."""
     names = list(dict.fromkeys(run.name for run in runs))
     warnings = []
     for what in ("workload", "seed", "arrivals", "model", "media"):

@@ -25,7 +25,7 @@ class Timekeeper:
         self._cpu: float | None = None
 
     async def run(self) -> None:
-        """Measure until cancelled; what the client does after that does not count."""
+        """Measure until cancelled; work after that does not count."""
         try:
             while True:
                 at = self._clock.now() + _TICK
