@@ -16,7 +16,7 @@ from unifiedserve.bench.client.judge import by_logprob, by_text
 from unifiedserve.bench.datasets.choices import labels
 from unifiedserve.bench.datasets.load import load as load_data_set
 from unifiedserve.bench.datasets.prompts import to_requests
-from unifiedserve.bench.datasets.sample import DataSet
+from unifiedserve.bench.datasets.sample import DataSet, about_whole_files
 from unifiedserve.bench.datasets.scoring import is_right
 from unifiedserve.bench.metrics.attainment import attainment
 from unifiedserve.bench.metrics.summary import Yardstick
@@ -121,12 +121,14 @@ def _drawn(options: RunOptions, seed: int, count: int, folder: Path) -> Workload
 
 
 def _questions(options: RunOptions, seed: int, count: int, console: Console) -> Sequence[Request]:
+    from unifiedserve.bench.datasets.durations import with_durations  # reads videos
+
     data_set = _data_set(options)
     for note in data_set.notes():
         console.print(note, style="yellow", markup=False)
-    asked = to_requests(data_set.samples, max_tokens=options.max_tokens)
-    order = stream(seed, "questions").permutation(len(asked))[:count].tolist()
-    return [asked[index] for index in order]
+    order = stream(seed, "questions").permutation(len(data_set.samples))[:count].tolist()
+    asked = with_durations(data_set.samples[index] for index in order)
+    return to_requests(asked, max_tokens=options.max_tokens)
 
 
 def _data_set(options: RunOptions) -> DataSet:
@@ -137,8 +139,14 @@ def _data_set(options: RunOptions) -> DataSet:
 
 @cache
 def _read_once(name: str, data_dir: Path, skip_missing: bool) -> DataSet:
-    """Read a data set once. Its requests are drawn again for each run of a search."""
-    return load_data_set(name, data_dir, skip_missing=skip_missing)
+    """Read a data set once. Its requests are drawn again for each run of a search.
+
+    Raises ConfigError if there is nothing in it that a server can be asked.
+    """
+    data_set = about_whole_files(load_data_set(name, data_dir, skip_missing=skip_missing))
+    if not data_set.samples:
+        raise ConfigError(f"{'; '.join(data_set.notes())}; nothing is left to ask")
+    return data_set
 
 
 def _schedule(arrivals: str, requests: Sequence[Request], seed: int) -> tuple[list[Arrival], int]:

@@ -51,6 +51,18 @@ class DataSet(msgspec.Struct, frozen=True, kw_only=True):
         return notes
 
 
+def about_whole_files(data_set: DataSet) -> DataSet:
+    """Return a data set without questions on parts of files. No server can be asked those."""
+    whole = tuple(sample for sample in data_set.samples if not _is_about_a_part(sample))
+    others = (sample for sample in data_set.samples if _is_about_a_part(sample))
+    left_out = tuple(Unusable(sample.where, "it is about a part of a file") for sample in others)
+    return msgspec.structs.replace(data_set, samples=whole, unusable=data_set.unusable + left_out)
+
+
+def _is_about_a_part(sample: Sample) -> bool:
+    return any(medium.start is not None or medium.end is not None for medium in sample.media)
+
+
 def count(things: tuple[object, ...] | list[str], noun: str) -> str:
     """Return how many there are, in words: 1 row, 2 rows."""
     return f"{len(things)} {noun}{'' if len(things) == 1 else 's'}"
