@@ -66,6 +66,35 @@ def test_a_video_has_its_length_size_and_a_gop_for_each_shot(codec: Codec, rende
     assert 75 <= len(gray(path)) <= 80
 
 
+def test_a_folder_may_have_an_apostrophe_in_its_name(rendered: Path, tmp_path: Path) -> None:
+    where = tmp_path / "it's here"
+    shutil.copytree(rendered / "footage", where / "footage")
+    assert len(gray(make(Video(1, 5, 0, SMALL["h264"]), where))) >= 25
+
+
+def test_two_may_make_the_same_video_at_the_same_time(rendered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    video, lists = Video(1, 6, 0, SMALL["h264"]), list[Path]()
+
+    def run(arguments: list[str], path: Path) -> None:
+        lists.append(Path(arguments[arguments.index("-i") + 1]))
+        if len(lists) == 1:
+            with monkeypatch.context() as other:
+                other.setattr("os.getpid", lambda: 1)
+                assembly.assemble(video, rendered)
+        assert lists[0].exists()
+
+    monkeypatch.setattr(ffmpeg, "run", run)
+    assembly.assemble(video, rendered)
+    assert len(lists) == 2
+    assert not any(path.exists() for path in lists)
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="Not a directory: give another folder with --media-dir"):
+        make(Image(32, 32, 0), tmp_path / "file" / "media")
+
+
 @pytest.mark.parametrize("codec", CODECS[1:])
 def test_codecs_show_the_same_and_numbers_do_not(codec: Codec, rendered: Path) -> None:
     def difference(number: int) -> float:

@@ -6,6 +6,7 @@ needs as much room on the disk.
 """
 
 import itertools
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,16 +31,22 @@ def order(video: Video) -> Iterator[int]:
 def assemble(video: Video, folder: Path) -> None:
     """Write a video's file of the shots of its format, which must be there."""
     path = folder / video.name
-    listing = path.with_suffix(".txt")
+    listing = path.with_name(f".{os.getpid()}.{path.name}.txt")  # others may make the same video at the same time
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        listing.write_text("".join(f"file '{shot.resolve()}'\n" for shot in _shots(video, folder)))
+        listing.write_text("".join(f"file {_quoted(shot)}\n" for shot in _shots(video, folder)))
         pictures = ["-f", "concat", "-safe", "0", "-i", str(listing)]
         sound = ["-stream_loop", "-1", "-i", str(footage.sound_path(folder, video.format).resolve())]
         copied = ["-map", "0:v", "-map", "1:a", "-c", "copy", "-t", f"{video.seconds:g}"]
         ffmpeg.run([*pictures, *sound, *copied, "-metadata", f"title={video.name}"], path)
     finally:
         listing.unlink(missing_ok=True)
+
+
+def _quoted(path: Path) -> str:
+    """Return a path as FFmpeg's lists have it."""
+    escaped = str(path.resolve()).replace("'", "'\\''")
+    return f"'{escaped}'"
 
 
 def _shots(video: Video, folder: Path) -> Iterator[Path]:

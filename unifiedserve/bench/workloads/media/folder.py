@@ -19,8 +19,15 @@ def make(recipes: Iterable[Recipe], folder: Path, console: Console) -> None:
     """Make the files `folder / recipe.name` that are not there, with a progress bar.
 
     The scenes of a format are rendered first, once: about a minute for H.264 of 640x360 on two cores, some minutes for
-    HEVC and VP9. Raises ConfigError without an `ffmpeg` that has the encoders, or without the room on the disk.
+    HEVC and VP9. Raises ConfigError without an `ffmpeg` that has the encoders, or where nothing can be written.
     """
+    try:
+        _make(recipes, folder, console)
+    except OSError as error:
+        raise ConfigError(f"{folder}: {error.strerror or error}: give another folder with --media-dir") from error
+
+
+def _make(recipes: Iterable[Recipe], folder: Path, console: Console) -> None:
     wanted = [recipe for recipe in dict.fromkeys(recipes) if not (folder / recipe.name).exists()]
     videos = [recipe for recipe in wanted if isinstance(recipe, Video)]
     images = [recipe for recipe in wanted if isinstance(recipe, Image)]
