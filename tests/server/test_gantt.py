@@ -67,3 +67,13 @@ def test_the_time_between_tokens_is_that_of_whichever_instance_decodes() -> None
     with console.capture() as capture:
         console.print(view)
     assert "between tokens p50 2.0 ms, p99 2.0 ms · 500.0 tokens/s" in capture.get()
+
+
+def test_an_answer_is_shown_though_its_work_is_not_known() -> None:
+    view = LiveView()
+    view.take_chunk({"choices": [{"delta": {"content": "A telescope."}}], "usage": None})
+    view.finish([])
+    console = Console(width=200, color_system=None)
+    with console.capture() as capture:
+        console.print(view)
+    assert capture.get().strip() == "A telescope."

@@ -22,6 +22,7 @@ class LiveView:
         self.name = secrets.token_hex(16)
         self.tokens = 0
         self._answer = ""
+        self._finished = False
         self._spans: list[dict[str, Any]] = []
         self._seen: list[str] = []
         self._frames = 0
@@ -58,11 +59,14 @@ class LiveView:
     def finish(self, spans: list[dict[str, Any]]) -> None:
         """Show the answer as complete; `spans` are all of its events in the trace."""
         self._spans = [span for span in spans if span["ph"] == "X"]
+        self._finished = True
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if self._spans:
             chart = gantt(self._spans, width=max(20, min(80, options.max_width - _BESIDE_THE_CHART)))
             yield Group(Text(self._answer.strip()), Text(), chart, Text(), Text(self._figures(), "dim"))
+        elif self._finished:  # by a server that has forgotten its work, or never tells
+            yield Text(self._answer.strip())
 
     def _figures(self) -> str:
         steps = sorted(span["ts"] + span["dur"] for span in self._spans if _decodes(span))
