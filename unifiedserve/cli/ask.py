@@ -74,7 +74,7 @@ async def _ask(url: str, question: Question, console: Console) -> int:
             try:
                 await _answer(client, body, viewer, view)
                 trace = await client.get("/debug/trace", params={"request_id": view.request})
-                view.finish(trace.raise_for_status().json()["traceEvents"])
+                view.finish(trace.json()["traceEvents"] if trace.is_success else [])
             finally:
                 watching.cancel()
                 await asyncio.gather(watching, return_exceptions=True)

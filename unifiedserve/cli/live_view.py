@@ -41,7 +41,7 @@ class LiveView:
             if "role" not in choice["delta"] and self._first is None:
                 self._first = time.monotonic() - self._started
             self._answer += choice["delta"].get("content") or ""
-        if usage := chunk["usage"]:
+        if usage := chunk.get("usage"):
             self.tokens = usage["completion_tokens"]
             self._seen = seen_lines(usage.get("media", []))
 

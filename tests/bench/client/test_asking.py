@@ -58,6 +58,14 @@ async def test_a_stream_that_breaks_is_an_error_in_a_line(stream: bytes, words: 
     assert asked.json["messages"][0]["content"][0]["type"] == "image_url"
 
 
+async def test_an_answer_is_shown_though_the_server_keeps_no_trace(
+    picture: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with served(say, **{"v1/files": b'{"id": "file-1"}'}) as server:
+        assert await ask(server.url, picture) == 0
+    assert capsys.readouterr().out.rstrip().endswith("\nxxxx")
+
+
 async def test_names_and_questions_are_shown_as_they_are(picture: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with served(say, **{"v1/files": b"{}"}) as server:
         with pytest.raises(ConfigError):
