@@ -1,8 +1,9 @@
 """`unifiedserve profile`, with stand-ins for the servers: what was measured is kept."""
 
+import os
+import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from rich.console import Console
@@ -19,6 +20,7 @@ hardware = "h"
 date = 2026-11-28
 [device]
 kind = "cpu"
+cores = 2
 memory_gib = 8
 [model_sizes]
 weights_gib = {encoder = 1.0, language = 2.0}
@@ -48,11 +50,11 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HardwareProfile
 def test_it_is_kept_though_nobody_reads_the_output(
     measured: HardwareProfile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Gone(Console):
-        def print(self, *_: Any, **__: Any) -> None:
-            raise SystemExit(1)  # as where a pipe is closed
-
-    with pytest.raises(SystemExit):
-        run(EngineConfig(), Wishes(out=tmp_path / "out.toml"), Gone())
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as closed, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", closed)
+        with pytest.raises(SystemExit):
+            run(EngineConfig(), Wishes(out=tmp_path / "out.toml"), Console())
     assert read_profile(tmp_path / "out.toml") == measured
     assert len(list((tmp_path / "cache").rglob("*.toml"))) == 1

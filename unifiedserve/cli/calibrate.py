@@ -33,7 +33,7 @@ def run(model: str, text: Path, tokens: int, dtype: str, output: Path | None, co
         raise ConfigError(f"{text}: {len(ids)} tokens are too few; a window has {WINDOW}")
     own: torch.dtype = getattr(torch, CPU.best_dtype() if dtype == "auto" else dtype)
     calibration = Calibration(pretrained(model_dir, processor.config, own))
-    with Progress(console=console, transient=True) as progress:
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("tokens", total=len(ids) // WINDOW * WINDOW)
         for done in calibration.run(ids):
             progress.update(task, completed=done)

@@ -46,7 +46,7 @@ def run(config: EngineConfig, wishes: Wishes, console: Console) -> None:
         raise ConfigError(f"other programs take {share:.0%} of the cores: end them first, or give --despite-load")
     subject, load = Subject.of(config), OtherLoad()
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("starting")
         measurement = Measurement(config, subject, media, QUICK if wishes.quick else FULL)
         profile = measured(measurement, lambda what: progress.update(task, description=what))

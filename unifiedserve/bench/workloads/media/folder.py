@@ -31,7 +31,7 @@ def _make(recipes: Iterable[Recipe], folder: Path, console: Console) -> None:
     wanted = [recipe for recipe in dict.fromkeys(recipes) if not (folder / recipe.name).exists()]
     videos = [recipe for recipe in wanted if isinstance(recipe, Video)]
     images = [recipe for recipe in wanted if isinstance(recipe, Image)]
-    with Progress(console=console, transient=True) as progress:
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         for form in dict.fromkeys(video.format for video in videos):
             _make_footage(form, folder, progress)
         _check_room(videos, folder)
