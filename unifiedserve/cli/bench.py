@@ -70,12 +70,7 @@ def run(**options: Any) -> None:
     if found is None:
         return
     stamp(found)
-
-    def show() -> None:
-        print_summary(found, measured, console)
-        _tell(found, console)
-
-    _report(show, console, lambda: _write([found], measured, asked.out))
+    _report(lambda: print_summary(found, measured, console), console, lambda: _write([found], measured, asked.out))
     raise typer.Exit(_INTERRUPTED if found.interrupted else 0)
 
 

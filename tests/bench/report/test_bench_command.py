@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 from sample_runs import make_run
+from typer import Exit
 
 from unifiedserve.bench.goodput.search import Found, Goal
 from unifiedserve.bench.records import Run
@@ -65,6 +66,16 @@ def test_the_report_is_written_though_nobody_reads_the_output(
         with pytest.raises(SystemExit):
             command(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == files | {"earlier.json"}
+
+
+@pytest.mark.usefixtures("measured")
+def test_what_speaks_against_the_figures_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(RUN, "cautions", ["the clock stood still"])
+    with pytest.raises(Exit):
+        bench.run(workload="text")
+    assert capsys.readouterr().out.count("the clock stood still") == 1
 
 
 @pytest.mark.usefixtures("measured")
