@@ -86,6 +86,14 @@ async def test_warm_up_does_not_count() -> None:
     assert ([record.request for record in found.records], len(server.seen)) == (["r0"], 3)
 
 
+async def test_a_password_in_the_url_is_not_on_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with served(say) as server, http(server.url) as client:
+        url = server.url.replace("://", "://anne:secret@")
+        monkeypatch.setattr("sys.argv", ["unifiedserve", "bench", f"--url={url}/v1", "a@b"])
+        found = await measure(client, plan(0.0), manner(url))
+    assert (found.url, found.command[2:]) == (server.url, [f"--url={server.url}/v1", "a@b"])
+
+
 async def test_a_warm_up_that_fails_ends_it_all() -> None:
     async with served(refuse(401, "no key")) as server:
         with pytest.raises(ConfigError, match=r"the warm-up failed.*status 401: no key"):

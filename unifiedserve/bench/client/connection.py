@@ -1,6 +1,7 @@
 """Connect to a server."""
 
 import os
+import re
 
 import httpx
 
@@ -10,6 +11,7 @@ from unifiedserve.errors import ConfigError
 ASIDE = 30.0  # seconds without any data in which a server may answer what is asked beside a run
 _CONNECT = 10.0  # seconds
 _LAST_PORT = 65535
+_USER = re.compile(r"(https?://)[^/@\s]*@")
 
 
 def key_headers() -> dict[str, str]:
@@ -39,6 +41,11 @@ def server_at(url: str) -> str:
     if not 0 <= port <= _LAST_PORT:
         raise ConfigError(f"--url: {url!r}: the last port is {_LAST_PORT}")
     return base
+
+
+def without_password(text: str) -> str:
+    """Return a text in which URLs have no user and no password: records of runs are shown to others."""
+    return _USER.sub(r"\1", text)
 
 
 def connect(url: str, silence: float | None) -> httpx.AsyncClient:

@@ -11,6 +11,7 @@ import httpx
 
 from unifiedserve.bench.client.body import Bodies
 from unifiedserve.bench.client.clock import Clock
+from unifiedserve.bench.client.connection import without_password
 from unifiedserve.bench.client.conversation import Judge, Speaker
 from unifiedserve.bench.client.delivery import Media, delivered, describe, large_files
 from unifiedserve.bench.client.endpoint import Endpoint
@@ -60,10 +61,10 @@ async def measure(
     timing = keeper.timing(watch.records, mean_ttft(before, after, watch.records))
     return Run(
         name=plan.name,
-        command=sys.argv,
+        command=[without_password(word) for word in sys.argv],
         started=started.isoformat(timespec="seconds"),
         seed=plan.seed,
-        url=manner.url,
+        url=without_password(manner.url),
         model=manner.target.model,
         workload=plan.workload,
         arrivals=plan.arrivals,
