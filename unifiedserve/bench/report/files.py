@@ -10,6 +10,7 @@ from unifiedserve.errors import ConfigError
 
 FORMAT: Literal["unifiedserve-bench-run"] = "unifiedserve-bench-run"
 VERSION = 1
+_NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class _Head(msgspec.Struct, kw_only=True):
@@ -48,7 +49,7 @@ def load_run(path: Path) -> Run:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
     try:
         version = msgspec.json.decode(content, type=_Head).version
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except _NO_JSON:
         raise ConfigError(f"{path} is not a run of `unifiedserve bench`: name a file that it has written") from None
     if version != VERSION:
         raise ConfigError(
@@ -56,5 +57,5 @@ def load_run(path: Path) -> Run:
         )
     try:
         return msgspec.json.decode(content, type=_Document).run
-    except msgspec.ValidationError as error:
+    except _NO_JSON as error:
         raise ConfigError(f"{path} is damaged: {error}") from None
