@@ -22,6 +22,7 @@ import carriers  # noqa: E402
 import language_step  # noqa: E402
 import pictures  # noqa: E402
 import plan_proof  # noqa: E402
+import plan_search  # noqa: E402
 import quantization_report  # noqa: E402
 import report  # noqa: E402
 import scheduler_step  # noqa: E402
@@ -77,6 +78,7 @@ DRAWN: dict[str, Draw] = {
         ("plan-proof.json", "plan-proof-replayed.json"),
         beside(plan_proof.draw, lambda found: msgspec.convert(found, plan_proof.Results)),
     ),
+    "plan-search.json": beside(plan_search.draw, lambda found: found["courses"]),
     "quantization.json": quantization,
     "scheduler-step.json": beside(
         scheduler_step.draw, lambda found: [scheduler_step.Point(**each) for each in found["points"]]
