@@ -10,6 +10,7 @@ const WIDTH = 1000; // of the drawings, in units of their own
 const HEIGHT = 20;
 const LINE = 4; // height of a bar for waiting
 const LEAST = 2; // width of a bar
+const THREADS = 1000; // of an instance of a stage, in the trace
 
 export class Gantt {
   constructor() {
@@ -83,10 +84,16 @@ function rowOf(rows, span, queued) {
   const tracks = span.cat === "vision" && !queued;
   const pulls = span.name === "pull";
   const track = tracks ? span.tid : pulls ? 0 : 1;
-  const key = `${span.pid}-${String(track).padStart(3, "0")}`;
+  const key = `${span.pid}-${String(track).padStart(5, "0")}`;
   if (!rows.has(key)) {
-    const label = span.cat === "vision" ? `${STAGES.vision} ${track}` : (pulls ? PULLS : STAGES)[span.cat];
+    const label = span.cat === "vision" ? `${STAGES.vision} ${numberOf(track)}` : (pulls ? PULLS : STAGES)[span.cat];
     rows.set(key, { stage: span.cat, label, own: [], others: [], queued: [], busy: 0 });
   }
   return rows.get(key);
+}
+
+/** The number of a decoder engine; of a further instance of vision behind that of the instance. */
+function numberOf(track) {
+  const [instance, engine] = [Math.floor(track / THREADS), track % THREADS];
+  return instance ? `${instance + 1}.${engine}` : `${engine}`;
 }
