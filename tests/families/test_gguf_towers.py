@@ -80,6 +80,13 @@ def test_letters_of_qwen_2_are_composed(make: Make, tmp_path: Path) -> None:
     assert tokenizer("e\u0301te\u0301")["input_ids"] == tokenizer("\u00e9t\u00e9")["input_ids"]
 
 
+def test_no_block_has_windows_where_none_is_said_to(make: Make, tmp_path: Path) -> None:
+    """As llama.cpp reads a pattern of 0."""
+    make("qwen2_5_vl", vision__n_wa_pattern=0)
+    vision = load_config(gguf_folder(tmp_path / "model.gguf", tmp_path / "cache")).vision_config
+    assert vision.fullatt_block_indexes == list(range(vision.depth))
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(("kind", "old_names"), [(Kind.F16, False), (Kind.Q8_0, True)])
 def test_values_are_those_of_the_file(

@@ -70,11 +70,12 @@ class Qwen25VL(Qwen2VL):
 
     def _own_sizes(self, text: Mapping[str, Any], file: GGUFFile) -> dict[str, Any]:
         blocks, every = file.needed("vision.block_count"), file.needed("vision.n_wa_pattern")
+        whole = range(every - 1, blocks, every) if every > 0 else range(blocks)  # 0: no block has windows
         return {
             "hidden_size": file.needed("vision.embedding_length"),
             "intermediate_size": file.needed("vision.feed_forward_length"),
             "out_hidden_size": text["hidden_size"],
-            "fullatt_block_indexes": list(range(every - 1, blocks, every)),
+            "fullatt_block_indexes": list(whole),
             "window_size": file.own_field("vision.window_size") or _WINDOW,
             "tokens_per_second": _TOKENS_PER_SECOND,
         }
