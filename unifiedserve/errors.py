@@ -2,8 +2,12 @@
 
 from enum import StrEnum
 
+import msgspec
+
 #: what a server says to those whose requests it cannot end any more; a router has another one go on with them
 SHUTTING_DOWN = "the server is shutting down"
+#: what msgspec raises for bytes that are no JSON of the kind
+NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class ErrorKind(StrEnum):

@@ -32,6 +32,7 @@ class FakeNode:
         self.timeline: dict[str, Any] = {}
         self.left = asyncio.Event()
         self.silent = asyncio.Event()
+        self.babbles = b""  # what it tells of its load instead
         self.pause = 0.0
         self.last_words = b""  # instead of breaking the connection
         self.url = ""
@@ -60,6 +61,8 @@ class FakeNode:
     async def _load(self, request: web.Request) -> web.Response:
         if self.silent.is_set():
             await asyncio.Event().wait()
+        if self.babbles:
+            return web.Response(body=self.babbles)
         report = LoadReport(
             model=self.model,
             version="0",

@@ -409,6 +409,17 @@ async def test_a_node_that_cannot_be_reached_is_named() -> None:
         assert "n0 at" in answer.json()["unreachable"][0]
 
 
+@pytest.mark.parametrize("babbles", [b"no JSON", b'{"model": "\xff"}', b"[" * 100_000])
+async def test_a_node_that_babbles_comes_back_when_it_talks_again(babbles: bytes) -> None:
+    node = FakeNode()
+    async with cluster(node) as own:
+        (known,) = own.router.nodes.each()
+        node.babbles = babbles
+        await own.wait_for(lambda: not known.takes_requests)
+        node.babbles = b""
+        await own.wait_for(lambda: known.takes_requests)
+
+
 async def test_what_became_of_requests_is_counted() -> None:
     first, second = FakeNode(), FakeNode(wait=1.0)
     first.refuses, second.breaks_after = 1, [5]

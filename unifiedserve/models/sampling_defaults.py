@@ -7,7 +7,7 @@ import msgspec
 
 from unifiedserve.config.checkpoint import CheckpointOptions
 from unifiedserve.config.validation import field_and_reason
-from unifiedserve.errors import ConfigError
+from unifiedserve.errors import NO_JSON, ConfigError
 from unifiedserve.memory.checkpoint import read_json
 from unifiedserve.messages.sampling_params import MinP, RepetitionPenalty, SamplingParams, Temperature, TopK, TopP
 
@@ -49,7 +49,7 @@ def _from_option(text: str) -> _Recommended:
     option = "--override-generation-config"
     try:
         fields = msgspec.json.decode(text, type=dict[str, Any])
-    except msgspec.DecodeError as error:
+    except NO_JSON as error:
         raise ConfigError(f"{option}: expected a JSON object like '{{\"temperature\": 0.7}}': {error}") from error
     known = _Recommended.__struct_fields__
     if unknown := sorted(fields.keys() - set(known)):

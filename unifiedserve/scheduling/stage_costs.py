@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from unifiedserve.errors import ConfigError
+from unifiedserve.errors import NO_JSON, ConfigError
 from unifiedserve.messages.costs import Costs
 from unifiedserve.scheduling.profile import StepSeconds
 
@@ -47,7 +47,7 @@ class StageCosts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         """Read costs from a file. Raises ConfigError if it has none."""
         try:
             return msgspec.json.decode(path.read_bytes(), type=cls)
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, *NO_JSON) as error:
             raise ConfigError(f"{path}: no costs of stages ({error}): measure them anew") from error
 
     def save(self, path: Path) -> None:

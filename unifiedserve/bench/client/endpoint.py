@@ -9,8 +9,9 @@ import msgspec
 
 from unifiedserve.bench.client.answer import Answer
 from unifiedserve.bench.client.clock import Clock
-from unifiedserve.bench.client.events import NO_JSON, BrokenStreamError, chunks
+from unifiedserve.bench.client.events import BrokenStreamError, chunks
 from unifiedserve.bench.records import Record
+from unifiedserve.errors import NO_JSON
 
 _PATH = "v1/chat/completions"
 _HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}  # a compressed stream comes in lumps

@@ -7,8 +7,8 @@ import httpx
 import msgspec
 
 from unifiedserve.bench.client.clock import Clock
+from unifiedserve.errors import NO_JSON
 
-NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # what decoding raises for other bytes
 _DATA = b"data:"
 _LONGEST = 1 << 22  # bytes of a line; more is no event
 

@@ -4,8 +4,7 @@ import httpx
 import msgspec
 
 from unifiedserve.bench.client.dialects import DIALECTS, Dialect, dialect_named
-from unifiedserve.bench.client.events import NO_JSON
-from unifiedserve.errors import ConfigError
+from unifiedserve.errors import NO_JSON, ConfigError
 
 
 class _Model(msgspec.Struct):

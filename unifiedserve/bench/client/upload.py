@@ -10,8 +10,7 @@ import msgspec
 from unifiedserve.bench.client.connection import ASIDE
 from unifiedserve.bench.client.delivery import media_type
 from unifiedserve.bench.client.endpoint import message_of
-from unifiedserve.bench.client.events import NO_JSON
-from unifiedserve.errors import ConfigError
+from unifiedserve.errors import NO_JSON, ConfigError
 
 _OTHER_WAYS = "choose --media file or --media http"
 

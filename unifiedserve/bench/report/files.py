@@ -6,11 +6,10 @@ from typing import Literal
 import msgspec
 
 from unifiedserve.bench.records import Run
-from unifiedserve.errors import ConfigError
+from unifiedserve.errors import NO_JSON, ConfigError
 
 FORMAT: Literal["unifiedserve-bench-run"] = "unifiedserve-bench-run"
 VERSION = 1
-_NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class _Head(msgspec.Struct, kw_only=True):
@@ -49,7 +48,7 @@ def load_run(path: Path) -> Run:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
     try:
         version = msgspec.json.decode(content, type=_Head).version
-    except _NO_JSON:
+    except NO_JSON:
         raise ConfigError(f"{path} is not a run of `unifiedserve bench`: name a file that it has written") from None
     if version != VERSION:
         raise ConfigError(
@@ -57,5 +56,5 @@ def load_run(path: Path) -> Run:
         )
     try:
         return msgspec.json.decode(content, type=_Document).run
-    except _NO_JSON as error:
+    except NO_JSON as error:
         raise ConfigError(f"{path} is damaged: {error}") from None

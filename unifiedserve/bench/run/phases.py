@@ -10,8 +10,8 @@ import msgspec
 
 from unifiedserve.bench.client.connection import ASIDE
 from unifiedserve.bench.client.dialects import Dialect
-from unifiedserve.bench.client.events import NO_JSON
 from unifiedserve.bench.records import Phase, Record
+from unifiedserve.errors import NO_JSON
 
 _QUEUE = "queue"  # the name of the spans in which requests wait for a stage
 _PULL = "pull"  # the name of the spans in which pages come from another memory

@@ -10,6 +10,7 @@ import msgspec
 from unifiedserve import __version__
 from unifiedserve.cluster.nodes.process import ServerProcess
 from unifiedserve.cluster.nodes.reports import NodeReport, NodeSpec, Phase
+from unifiedserve.errors import NO_JSON
 
 _BAD_SETUP = 2  # the exit code that says that a new start would not help
 _LOOK_SECONDS = 1.0
@@ -150,5 +151,5 @@ def awaited_of(health: bytes) -> frozenset[str]:
     """Return the pools that are to wake, as a router tells at /health; none of others."""
     try:
         return msgspec.json.decode(health, type=_Health).awaited
-    except msgspec.DecodeError:
+    except NO_JSON:
         return frozenset()

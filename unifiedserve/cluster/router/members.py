@@ -6,10 +6,8 @@ import sys
 from collections.abc import AsyncIterator
 from urllib.parse import urlsplit
 
-import msgspec
-
 from unifiedserve.cluster.members import Member, Membership, read_membership
-from unifiedserve.errors import ConfigError
+from unifiedserve.errors import NO_JSON, ConfigError
 
 _log = logging.getLogger(__name__)
 
@@ -44,5 +42,5 @@ async def told(nodes: str) -> AsyncIterator[Membership]:
     async for line in reader:
         try:
             yield read_membership(line)
-        except msgspec.DecodeError as error:
+        except NO_JSON as error:
             _log.error("the members stay as they were: %s", error)

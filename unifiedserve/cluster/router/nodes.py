@@ -13,6 +13,7 @@ import msgspec
 from unifiedserve.cluster.members import Member
 from unifiedserve.cluster.routing import Encoders, Fleet, Policy, Request
 from unifiedserve.config import key_header
+from unifiedserve.errors import NO_JSON
 from unifiedserve.messages.load import EncodeNode, LoadReport
 from unifiedserve.placement import Stage
 
@@ -250,7 +251,7 @@ class Nodes:
                 node.missed, node.heard = 0, time.monotonic()
             except TimeoutError:
                 node.missed, silent = node.missed + 1, True
-            except (aiohttp.ClientError, msgspec.DecodeError):
+            except (aiohttp.ClientError, *NO_JSON):
                 node.missed += 1
             self._place(node)
             if node.is_away or (silent and node.missed >= _MISSED and self._has_others(node)):

@@ -12,6 +12,7 @@ from cachetools import LRUCache
 from unifiedserve.cluster.router.asked import Asked
 from unifiedserve.cluster.router.nodes import Node, Nodes
 from unifiedserve.cluster.routing import Request
+from unifiedserve.errors import NO_JSON
 from unifiedserve.scheduling import Work
 from unifiedserve.server.plan.reply import PlanReply
 
@@ -62,7 +63,7 @@ class Plans:
                 if response.status != 200:
                     return None  # the node that serves it says why
                 plan = msgspec.json.decode(await response.read(), type=PlanReply)
-        except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError):
+        except (aiohttp.ClientError, TimeoutError, *NO_JSON):
             return None
         return work_of(plan)
 

@@ -13,6 +13,7 @@ import aiohttp
 import msgspec
 
 from unifiedserve.cluster.router.nodes import Node, Nodes
+from unifiedserve.errors import NO_JSON
 
 _KEPT = 2000  # latest requests
 _PROCESSES = 100  # of a node in a trace, at most
@@ -67,7 +68,7 @@ class RouterTimeline:
         try:
             async with self._http.get(url, params=query, headers=headers, timeout=_PATIENCE) as response:
                 return msgspec.json.decode(await response.read(), type=NodeTrace) if response.status == 200 else None
-        except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError):
+        except (aiohttp.ClientError, TimeoutError, *NO_JSON):
             return None
 
 

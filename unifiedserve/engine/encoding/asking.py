@@ -10,7 +10,7 @@ import msgspec
 from unifiedserve.config import key_header
 from unifiedserve.engine.encoding.shares import sources_of
 from unifiedserve.engine.requests.record import ActiveRequest
-from unifiedserve.errors import ErrorKind, RequestError
+from unifiedserve.errors import NO_JSON, ErrorKind, RequestError
 from unifiedserve.messages.encoding import (
     KEY_HEADER,
     PATH,
@@ -74,7 +74,7 @@ class Asking:
                 async for line in answer.aiter_lines():
                     if line:
                         yield _taken(url, read_line(line))
-        except (httpx.HTTPError, msgspec.DecodeError, OSError) as error:
+        except (httpx.HTTPError, *NO_JSON, OSError) as error:
             raise NodeError(f"{url}: {str(error) or type(error).__name__}") from error
         raise NodeError(f"{url} broke off")
 
@@ -109,7 +109,7 @@ def _reason(body: bytes) -> str:
     """Return what an error says, in a line."""
     try:
         return str(msgspec.json.decode(body)["error"]["message"])
-    except (msgspec.DecodeError, LookupError, TypeError):
+    except (*NO_JSON, LookupError, TypeError):
         return body[:200].decode(errors="replace")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from unifiedserve.errors import ConfigError
+from unifiedserve.errors import NO_JSON, ConfigError
 from unifiedserve.memory.checkpoint import GGUF_TABLE
 
 
@@ -38,5 +38,5 @@ def read_table(folder: Path) -> Table:
     """Read what `write_table` has written. Raises ConfigError if that is not there any more."""
     try:
         return msgspec.json.decode((folder / GGUF_TABLE).read_bytes(), type=Table)
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *NO_JSON) as error:
         raise ConfigError(f"{folder / GGUF_TABLE}: {error}: remove {folder}, which is made again") from error
