@@ -4,6 +4,7 @@ import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -175,22 +176,23 @@ def two_nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 def test_with_a_memory_for_each_node_bytes_are_taken_near_it(
     two_nodes: list[int], monkeypatch: pytest.MonkeyPatch, checkpoint: Path, ours: Processor
 ) -> None:
-    taken: list[int | None] = []
+    weights: list[int | None] = []
+    pools: list[int | None] = []
 
     @contextmanager
-    def near(node: int | None) -> Iterator[None]:
+    def near(taken: list[int | None], node: int | None) -> Iterator[None]:
         taken.append(node)
         yield
 
-    monkeypatch.setattr("unifiedserve.memory.shared.near_node", near)
-    monkeypatch.setattr("unifiedserve.engine.engine_memory.near_node", near)
+    monkeypatch.setattr("unifiedserve.engine.engine_memory.near_node", partial(near, weights))
+    monkeypatch.setattr("unifiedserve.memory.shared.near_node", partial(near, pools))
     first, second = two_nodes
     config = EngineConfig.of(placement=f"vep@{first}+d@{second}", memories="numa", **SMALL)
     memory = EngineMemory(config, checkpoint, ours, CPU, lambda *_: pytest.fail("nothing is tried out on a CPU"))
     try:
         assert set(memory.shared.of("mem0")) == {"kv", "patch", "visual"}
         assert set(memory.shared.of("mem1")) == {"kv"}
-        assert taken == [0, 1, 0, 0, 0, 1], "weights, then pools"
+        assert (weights, pools) == ([0, 1], [0, 0, 0, 1])
     finally:
         memory.free()
 
