@@ -18,6 +18,8 @@ from unifiedserve.models.checkpoint_files import CHAT_TEMPLATE, hub_name, model_
 from unifiedserve.models.hub import load_transformers
 from unifiedserve.models.tiny import WORDS
 
+#: the examination asks for the likeliest tokens; so do requests that do not say how tokens are chosen
+LIKELIEST = {"do_sample": False, "temperature": 0.0}
 VOCABULARY = 1024  # tokens before the special ones
 SIDE = 28  # pixels of a visual token's side
 IMAGE_RULES = {"min_pixels": 12 * SIDE**2, "max_pixels": 24 * SIDE**2}
@@ -109,6 +111,7 @@ def write_description(directory: Path) -> Tokenizer:
         chat_template=MEDIA_FIRST,
         image_rules=IMAGE_RULES,
         video_rules=VIDEO_RULES,
+        generation=LIKELIEST,
     )
     return tokenizer
 

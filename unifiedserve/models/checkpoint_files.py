@@ -91,8 +91,12 @@ def write_files(
     chat_template: str = CHAT_TEMPLATE,
     image_rules: Mapping[str, Any] = MappingProxyType({}),
     video_rules: Mapping[str, Any] = MappingProxyType({}),
+    generation: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
-    """Write all but the weights into `directory`; rules replace fields of IMAGE_RULES and VIDEO_RULES."""
+    """Write all but the weights into `directory`; rules replace fields of IMAGE_RULES and VIDEO_RULES.
+
+    `generation` are further fields of generation_config.json: how tokens are chosen where a request does not say it.
+    """
     tokenizer.save(str(directory / "tokenizer.json"))
     _write(directory / "tokenizer_config.json", _tokenizer_config(tokenizer))
     (directory / "chat_template.jinja").write_text(chat_template, "utf-8")
@@ -100,7 +104,9 @@ def write_files(
     _write(directory / "video_preprocessor_config.json", VIDEO_RULES | PATCHES | dict(video_rules))
     _write(directory / "config.json", config)
     end, nothing = tokenizer.token_to_id("<|im_end|>"), tokenizer.token_to_id("<|endoftext|>")
-    _write(directory / "generation_config.json", {"eos_token_id": [end, nothing], "pad_token_id": nothing})
+    _write(
+        directory / "generation_config.json", {"eos_token_id": [end, nothing], "pad_token_id": nothing, **generation}
+    )
 
 
 def train_tokenizer(sentences: Iterable[str], vocabulary: int) -> Tokenizer:
