@@ -73,10 +73,8 @@ def stamp(run: Run) -> None:
 
 def _check_rate(arrivals: str) -> None:
     """Raise ConfigError for arrivals whose rate does not become what RATE stands for."""
-    rates = []
-    for rate in (1, 2):
-        process = parse(arrivals.replace(RATE, str(rate)))
-        rates.append(process.rate if isinstance(process, Constant | Poisson | Gamma) else None)
+    processes = [parse(arrivals.replace(RATE, rate)) for rate in "12"]
+    rates = [process.rate for process in processes if isinstance(process, Constant | Poisson | Gamma)]
     if RATE in arrivals and rates != [1, 2]:
         raise ConfigError(
             f"--arrivals {arrivals!r}: {RATE} is no rate there: write poisson:{RATE}, constant:{RATE} or "

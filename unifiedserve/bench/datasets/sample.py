@@ -53,10 +53,13 @@ class DataSet(msgspec.Struct, frozen=True, kw_only=True):
 
 def about_whole_files(data_set: DataSet) -> DataSet:
     """Return a data set without questions on parts of files. No server can be asked those."""
-    whole = tuple(sample for sample in data_set.samples if not _is_about_a_part(sample))
-    others = (sample for sample in data_set.samples if _is_about_a_part(sample))
-    left_out = tuple(Unusable(sample.where, "it is about a part of a file") for sample in others)
-    return msgspec.structs.replace(data_set, samples=whole, unusable=data_set.unusable + left_out)
+    whole, left_out = list[Sample](), list(data_set.unusable)
+    for sample in data_set.samples:
+        if _is_about_a_part(sample):
+            left_out.append(Unusable(sample.where, "it is about a part of a file"))
+        else:
+            whole.append(sample)
+    return msgspec.structs.replace(data_set, samples=tuple(whole), unusable=tuple(left_out))
 
 
 def _is_about_a_part(sample: Sample) -> bool:

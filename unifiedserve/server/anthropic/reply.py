@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from unifiedserve.errors import RequestError
+from unifiedserve.errors import NO_JSON, RequestError
 from unifiedserve.messages.api import Delta
 from unifiedserve.server.anthropic.objects import (
     AnswerBlock,
@@ -155,6 +155,6 @@ def _object(text: str) -> dict[str, Any]:
     """Return the object that a call's arguments are; an empty one if they are none."""
     try:
         value = msgspec.json.decode(text or "{}")
-    except (msgspec.DecodeError, RecursionError):
+    except NO_JSON:
         return {}
     return value if isinstance(value, dict) else {}

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from unifiedserve.errors import RequestError
+from unifiedserve.errors import NO_JSON, RequestError
 from unifiedserve.messages.api import MediaInput
 from unifiedserve.messages.media import MediaKind, MediaOptions
 from unifiedserve.server.errors import refuse_unless
@@ -175,7 +175,7 @@ def _arguments(text: str) -> dict[str, Any] | str:
     """Return a call's arguments parsed, as templates want them; their text if the answer was cut off within them."""
     try:
         value = msgspec.json.decode(text or "{}")
-    except (msgspec.DecodeError, RecursionError):
+    except NO_JSON:
         return text
     return value if isinstance(value, dict) and not _deeper_than(_TEMPLATE_DEPTH, value) else text
 
