@@ -15,12 +15,14 @@ from unifiedserve.engine.encoding.asking import Asking, NodeError
 from unifiedserve.engine.encoding.remote import RemoteEncoding
 from unifiedserve.engine.requests.record import ActiveRequest
 from unifiedserve.errors import RequestError
-from unifiedserve.messages.encoding import EncodedUnit, Features
+from unifiedserve.messages.encoding import EncodedUnit, Features, line_of
 from unifiedserve.messages.load import EncodeNode
 from unifiedserve.messages.media import MediaPlan, Source
+from unifiedserve.messages.pages import PageOffer, Pages
 from unifiedserve.messages.wire import MediaSource
 
 IMAGES = 4
+FEATURES: Any = Features(model="m", version="v", dtype="float32", width=1, page_tokens=1)
 
 
 def images(where: Source) -> list[MediaSource]:
@@ -91,12 +93,56 @@ async def test_a_node_that_reads_nothing_is_given_up(monkeypatch: pytest.MonkeyP
 
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    features: Any = Features(model="m", version="v", dtype="float32", width=1, page_tokens=1)
-    asking = Asking(features, "key")
+    asking = Asking(FEATURES, "key")
     active = active_of(images(Source(path=str(medium))), 1)
     with pytest.raises(NodeError):
         async with asyncio.timeout(10):
             await anext(asking.units(url, active, [0]))
     await asking.close()
     ended.set()
+    server.close()
+
+
+class OneUnit:
+    """A node that encodes a unit, and holds it until it is let go."""
+
+    def __init__(self) -> None:
+        self.holds = 0
+        self.let_go = asyncio.Event()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+        await reader.readexactly(int(head.partition("content-length: ")[2].split()[0]))
+        line = line_of(EncodedUnit(0, PageOffer("encode", "address", visual=Pages((1,), (1,)))))
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n" % (len(line), line))
+        self.holds += 1
+        await reader.read()
+        self.holds -= 1
+        self.let_go.set()
+        writer.close()
+
+
+async def test_a_request_that_ends_while_its_last_unit_is_let_go_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Breaking off at any turn of the loop must not break off the closing of the connection."""
+    medium = tmp_path / "medium"
+    medium.write_bytes(b"an image")
+    node, asking = OneUnit(), Asking(FEATURES, "key")
+    server = await asyncio.start_server(node.serve, "127.0.0.1", 0)
+    active = active_of(images(Source(path=str(medium)))[:1], 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    active.planned.request.encode_nodes.append(EncodeNode(url, 0))  # type: ignore[union-attr]
+    for turns in range(30):
+        here = asyncio.Event()
+        remote = RemoteEncoding(asking, active, lambda _, here=here: here.set(), pytest.fail)
+        remote.begin([0])
+        await here.wait()
+        remote.read(0)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        remote.close()
+        async with asyncio.timeout(20):
+            await node.let_go.wait()
+        node.let_go.clear()
+    assert node.holds == 0
+    await asking.close()
     server.close()

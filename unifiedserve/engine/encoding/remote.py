@@ -5,6 +5,8 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 
+import anyio
+
 from unifiedserve.engine.encoding.asking import Asking, NodeError
 from unifiedserve.engine.encoding.shares import Share, share_out
 from unifiedserve.engine.requests.record import ActiveRequest
@@ -38,6 +40,7 @@ class RemoteEncoding:
         self._unread: dict[int, str] = {}  # units that can be read, and the URL of their holder
         self._read = asyncio.Event()
         self._choosing = asyncio.Lock()  # shares that have failed together wait for one round, not for one each
+        self._scope = anyio.CancelScope()  # not the task's own `cancel`, which would break off httpx's closing, too
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -61,14 +64,17 @@ class RemoteEncoding:
 
     def close(self) -> None:
         """Give up all that is not read."""
-        if self._task:
-            self._task.cancel()
+        self._scope.cancel()
 
     async def _run(self, units: Sequence[int]) -> None:
+        with self._scope:
+            await self._have_all_encoded(units)
+
+    async def _have_all_encoded(self, units: Sequence[int]) -> None:
         try:
-            async with asyncio.TaskGroup() as group:
+            async with anyio.create_task_group() as group:
                 for share in share_out(self._active.sources, units, await self._nodes()):
-                    group.create_task(self._have_encoded(share))
+                    group.start_soon(self._have_encoded, share)
         except* RequestError as errors:
             self._fail(_first(errors))
         except* Exception:
