@@ -1,6 +1,6 @@
 """What one order of summation costs: steps by two variants of the kernels, in turn.
 
-A variant is an instruction set ("amx_bf16", "avx512_bf16"; empty: the best one), or the path of another build's
+A variant is an instruction set ("amx", "avx512_bf16"; empty: the best one), or the path of another build's
 `unifiedserve/_core*.so`. Each has a process of its own, which the other waits for; ratios are taken within a round,
 figures are medians.
 

@@ -37,9 +37,9 @@ inline bool has_avx2_vnni() {
 inline bool has_avx512_vnni() { return has_avx512() && __builtin_cpu_supports("avx512vnni") != 0; }
 inline bool has_avx512_bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16") != 0; }
 
-// Bits 22 (AMX-BF16) and 24 (AMX-TILE) of EDX of leaf 7, which older compilers have no names for.
-inline bool has_amx_bf16() {
-  constexpr unsigned int kBits = 1U << 22 | 1U << 24;
+// Bits 22 (AMX-BF16), 24 (AMX-TILE) and 25 (AMX-INT8) of EDX of leaf 7, which older compilers have no names for.
+inline bool has_amx() {
+  constexpr unsigned int kBits = 1U << 22 | 1U << 24 | 1U << 25;
   unsigned int eax = 0;
   unsigned int ebx = 0;
   unsigned int ecx = 0;

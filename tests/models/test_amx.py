@@ -23,7 +23,7 @@ from unifiedserve.device.cpu.panels import to_panels
 REPOSITORY = Path(__file__).resolve().parents[2]
 KERNELS = REPOSITORY / "unifiedserve" / "csrc"
 FAKES = REPOSITORY / "tests" / "fakes" / "amx"
-SETS = ("kernels_amx_bf16.cpp", "kernels_avx512_bf16.cpp")
+SETS = ("kernels_amx.cpp", "kernels_avx512_bf16.cpp")
 SOURCES = [FAKES / "linear.cpp", *(KERNELS / name for name in ("thread_pool.cpp", *SETS))]
 VECTORS = [f"-mavx512{name}" for name in ("f", "bw", "dq", "vl", "vnni", "bf16")]
 
@@ -32,7 +32,7 @@ Linear = Callable[..., Tensor]
 
 @pytest.fixture(scope="module")
 def linear(tmp_path_factory: pytest.TempPathFactory) -> Linear:
-    if platform.machine() != "x86_64" or not {"avx512_bf16", "amx_bf16"} & set(_core.instruction_sets()):
+    if platform.machine() != "x86_64" or not {"avx512_bf16", "amx"} & set(_core.instruction_sets()):
         pytest.skip("no AVX-512 BF16, which is used beside AMX")
     path = tmp_path_factory.mktemp("amx") / "liblinear.so"
     options = ["-std=c++20", "-O1", "-ffp-contract=fast", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-pthread"]

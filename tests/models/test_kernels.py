@@ -243,7 +243,8 @@ def test_the_kernels_are_the_best_that_the_processor_has() -> None:
     assert ("avx2" in sets) == ({"avx2", "fma"} <= features)
     assert ("avx512_vnni" in sets) == ({"avx512bw", "avx512_vnni"} <= features)
     assert ("avx512_bf16" in sets) == ({"avx512bw", "avx512_vnni", "avx512_bf16"} <= features)
-    assert ("amx_bf16" in sets) == ("avx512_bf16" in sets and {"amx_tile", "amx_bf16"} <= features and may_use_amx())
+    amx = {"amx_tile", "amx_bf16", "amx_int8"}
+    assert ("amx" in sets) == ("avx512_bf16" in sets and amx <= features and may_use_amx())
     assert ("avx2_vnni" in sets) == ({"avx2", "fma", "avx_vnni"} <= features)
 
 

@@ -18,16 +18,17 @@ constexpr int sums_of(int half, int panel) { return half * kBlockPanels + panel;
 constexpr int x_of(int half) { return 4 + half; }
 constexpr int weights_of(int panel) { return 6 + panel; }
 
-inline void configure_block(int rows) {
+// For so many rows, and lanes of weights.
+inline void configure_block(int rows, int lanes = kRegisterRows) {
   RegisterShapes shapes;
   for (int half = 0; half < 2; ++half) {
     const int left = rows - half * kRegisterRows;
     if (left <= 0) break;
     const int count = left < kRegisterRows ? left : kRegisterRows;
-    shapes.set(x_of(half), count);
+    shapes.set(x_of(half), count, 4 * lanes);
     for (int panel = 0; panel < kBlockPanels; ++panel) shapes.set(sums_of(half, panel), count);
   }
-  for (int panel = 0; panel < kBlockPanels; ++panel) shapes.set(weights_of(panel), kRegisterRows);
+  for (int panel = 0; panel < kBlockPanels; ++panel) shapes.set(weights_of(panel), lanes);
   configure_registers(shapes);
 }
 
@@ -38,8 +39,8 @@ void add_panel(const float* weights) {
   if constexpr (kHalves == 2) multiply_registers<sums_of(1, kPanel), x_of(1), weights_of(kPanel)>();
 }
 
-template <int kHalf, int kPanels>
-void put_half(Float (*sums)[1][kPanels]) {
+template <int kHalf, int kPanels, class Vector>
+void put_half(Vector (*sums)[1][kPanels]) {
   constexpr std::int64_t kRow = std::int64_t{kHalf} * kRegisterRows;
   store_register<sums_of(kHalf, 0)>(&sums[kRow][0][0], sizeof sums[0]);
   if constexpr (kPanels == 2) store_register<sums_of(kHalf, 1)>(&sums[kRow][0][1], sizeof sums[0]);

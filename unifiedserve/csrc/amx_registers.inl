@@ -1,4 +1,4 @@
-// The tile registers of AMX (Intel SDM, volume 2: LDTILECFG, TILELOADD, TDPBF16PS), in assembly: in the compilers'
+// The tile registers of AMX (Intel SDM, volume 2: LDTILECFG, TILELOADD, TDPBF16PS, TDPBSUD), in assembly: in the compilers'
 // intrinsics a register's number can be no template's parameter, and GCC's do not tell it all memory that they read.
 #include <cstdint>
 
@@ -17,8 +17,8 @@ struct RegisterShapes {
   std::uint16_t row_bytes[16] = {};  // those behind `kRegisters` stay 0
   std::uint8_t rows[16] = {};
 
-  void set(int number, int count) {
-    row_bytes[number] = kRegisterRowBytes;
+  void set(int number, int count, int bytes = kRegisterRowBytes) {
+    row_bytes[number] = static_cast<std::uint16_t>(bytes);
     rows[number] = static_cast<std::uint8_t>(count);
   }
 };
@@ -49,6 +49,12 @@ void store_register(void* to, std::int64_t stride) {
 template <int kSums, int kX, int kWeights>
 void multiply_registers() {
   asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSums), "i"(kX), "i"(kWeights));
+}
+
+// sums [rows, 16] of 32 bits += x [rows, 64] of codes with a sign times weights [16, 16, 4] of codes without.
+template <int kSums, int kX, int kWeights>
+void multiply_code_registers() {
+  asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSums), "i"(kX), "i"(kWeights));
 }
 
 }  // namespace

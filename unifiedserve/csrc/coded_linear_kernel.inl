@@ -36,6 +36,17 @@ Int part_of(Int lane, int number) {
   return (number == 0 ? lane : __builtin_bit_cast(Int, __builtin_bit_cast(Word, lane) >> 4)) & 0x0f0f0f0f;
 }
 
+// A group's products, of codes, as what they add to a sum.
+struct GroupScales {
+  Float zeros;
+  Float scales;
+
+  Float add(Float sum, Int products, float x_sum, float x_scale) const {
+    const Float total = __builtin_convertvector(products, Float) - zeros * x_sum;
+    return sum + total * (scales * x_scale);
+  }
+};
+
 // What is left of a tile's type is its bias, so that the products are compiled once for all types.
 struct CodedPart {
   const CodedRows& x;
@@ -94,14 +105,13 @@ __attribute__((always_inline)) inline void add_group(const GroupCodes& at, std::
 #pragma GCC unroll 8
   for (int v = 0; v < kVectors; ++v) {
     const std::int64_t from = v / kPanelVectors * at.table_stride + v % kPanelVectors * kWidth;
-    const Float zeros = load(at.zeros + from);
-    const Float scales = load(at.scales + from);
+    const GroupScales group{load(at.zeros + from), load(at.scales + from)};
     __builtin_prefetch(at.zeros + from + next_panels);
     __builtin_prefetch(at.scales + from + next_panels);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const Float total = __builtin_convertvector(products[r][v], Float) - zeros * at.x_sums[r * at.x_table_stride];
-      sums[r][v] += total * (scales * at.x_scales[r * at.x_table_stride]);
+      const std::int64_t table = r * at.x_table_stride;
+      sums[r][v] = group.add(sums[r][v], products[r][v], at.x_sums[table], at.x_scales[table]);
     }
   }
 }
@@ -169,26 +179,34 @@ TileTarget<float> with_floats(const TileTarget<T>& target, float* floats) {
   return same;
 }
 
-template <class T, int kBits>
-void linear_codes(const CodedTile<T>& tile) {
+// Calls run(part, wide) for the parts of a tile, of panels that fill kVectors and of at most so many inputs.
+template <int kBits, int kVectors, class T, class Run>
+void for_coded_parts(const CodedTile<T>& tile, std::int64_t inputs, Run run) {
   constexpr std::int64_t kCodes = 32 / kBits;
   const auto* const panels = reinterpret_cast<const float*>(tile.panels);
-  for_parts<kWideVectors>(panels, tile.outputs, tile.x.inputs / kCodes, kPartInputs / kCodes,
-                          [&](const TilePart& part, std::int64_t output, bool wide) {
-                            const TileTarget<T> target = target_of<T>(tile, output, 0, part.first > 0);
-                            float bias[kWideVectors * kWidth];
-                            const std::int64_t groups = tile.x.inputs / tile.x.group;
-                            const CodedPart work{.x = tile.x,
-                                                 .rows = tile.rows,
-                                                 .scales = tile.scales + output * groups,
-                                                 .zeros = tile.zeros + output * groups,
-                                                 .target = with_floats(target, bias),
-                                                 .part = part,
-                                                 .groups = groups,
-                                                 .group_lanes = tile.x.group / kCodes};
-                            if (wide) return coded_part<kBits, kWideVectors>(work);
-                            coded_part<kBits, kPanelVectors>(work);
-                          });
+  for_parts<kVectors>(panels, tile.outputs, tile.x.inputs / kCodes, inputs / kCodes,
+                      [&](const TilePart& part, std::int64_t output, bool wide) {
+                        const TileTarget<T> target = target_of<T>(tile, output, 0, part.first > 0);
+                        float bias[kWideVectors * kWidth];
+                        const std::int64_t groups = tile.x.inputs / tile.x.group;
+                        run(CodedPart{.x = tile.x,
+                                      .rows = tile.rows,
+                                      .scales = tile.scales + output * groups,
+                                      .zeros = tile.zeros + output * groups,
+                                      .target = with_floats(target, bias),
+                                      .part = part,
+                                      .groups = groups,
+                                      .group_lanes = tile.x.group / kCodes},
+                            wide);
+                      });
+}
+
+template <class T, int kBits>
+void linear_codes(const CodedTile<T>& tile) {
+  for_coded_parts<kBits, kWideVectors>(tile, kPartInputs, [](const CodedPart& work, bool wide) {
+    if (wide) return coded_part<kBits, kWideVectors>(work);
+    coded_part<kBits, kPanelVectors>(work);
+  });
 }
 
 template <class T>

@@ -7,6 +7,9 @@ namespace unified {
 namespace {
 
 KernelSet with_amx(KernelSet set) {
+  set = with_products(set, kAmxCodedProducts);
+  set.float32.many_coded_rows = kManyCodedRows;
+  set.bfloat16.many_coded_rows = kManyCodedRows;
   set.bfloat16.linear = kAmxProduct;
   set.bfloat16.linear_in_parts = true;
   return set;
@@ -24,7 +27,7 @@ const KernelSet kAvx2VnniKernels = named("avx2_vnni", with_products(kAvx2Kernels
 const KernelSet kAvx512VnniKernels = named("avx512_vnni", with_products(kAvx512Kernels, kAvx512VnniProducts));
 const KernelSet kAvx512Bf16Kernels =
     with_products({"avx512_bf16", kAvx512Kernels.float32, kBf16Kernels}, kAvx512VnniProducts);
-const KernelSet kAmxBf16Kernels = named("amx_bf16", with_amx(kAvx512Bf16Kernels));
+const KernelSet kAmxKernels = named("amx", with_amx(kAvx512Bf16Kernels));
 
 #endif
 

@@ -14,6 +14,16 @@ struct CodedProducts {
   void (*bfloat16_int4)(const CodedTile<BFloat16>& tile);
 };
 
+// That of a type and so many bits.
+template <class T, int kBits>
+constexpr auto product_of(const CodedProducts& products) {
+  if constexpr (std::is_same_v<T, float>) {
+    return kBits == 8 ? products.float32_int8 : products.float32_int4;
+  } else {
+    return kBits == 8 ? products.bfloat16_int8 : products.bfloat16_int4;
+  }
+}
+
 constexpr KernelSet with_products(KernelSet set, const CodedProducts& products) {
   set.float32.linear_int8 = products.float32_int8;
   set.float32.linear_int4 = products.float32_int4;
@@ -24,6 +34,9 @@ constexpr KernelSet with_products(KernelSet set, const CodedProducts& products) 
 
 using Bf16Product = void (*)(const LinearTile<BFloat16>& tile);
 
+// AMX is quicker with so many rows of codes.
+constexpr std::int64_t kManyCodedRows = 16;
+
 extern const KernelSet kPlainKernels;
 #if defined(__x86_64__)
 extern const KernelSet kAvx2Kernels;
@@ -32,11 +45,12 @@ extern const CodedProducts kAvx2VnniProducts;
 extern const CodedProducts kAvx512VnniProducts;
 extern const Kernels<BFloat16> kBf16Kernels;  // but products of codes
 extern const Bf16Product kAmxProduct;
+extern const CodedProducts kAmxCodedProducts;
 
 extern const KernelSet kAvx2VnniKernels;
 extern const KernelSet kAvx512VnniKernels;
 extern const KernelSet kAvx512Bf16Kernels;
-extern const KernelSet kAmxBf16Kernels;
+extern const KernelSet kAmxKernels;
 #endif
 
 }  // namespace unified

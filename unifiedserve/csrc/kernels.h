@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string_view>
 #include <type_traits>
 
@@ -145,6 +146,8 @@ struct Kernels {
   void (*linear_narrow)(const LinearTile<T>& tile) = nullptr;
   void (*linear_int8)(const CodedTile<T>& tile) = nullptr;
   void (*linear_int4)(const CodedTile<T>& tile) = nullptr;
+  // From so many rows on these go through rows and outputs in parts, so that a tile may have many.
+  std::int64_t many_coded_rows = std::numeric_limits<std::int64_t>::max();
   // Codes of row x to row `row`.
   void (*encode)(const T* x, const CodedRows& out, std::int64_t row);
   // The first keys of the `following` tile are fetched meanwhile.

@@ -171,9 +171,11 @@ void linear(ThreadPool& pool, const T* x, std::int64_t rows, const Weight<T>& we
       linear_piece(from, weight, piece, {y + piece.row * weight.outputs + piece.output, weight.outputs, accumulate});
     });
   };
-  if (weight.codes.bits != 0) return run(encoded(pool, x, rows, weight), by_whole_rows(pool, rows, weight));
-  const bool in_parts = kernels<T>().linear_in_parts;
-  run(x, in_parts ? by_parts_of_rows(pool, rows, weight) : by_whole_rows(pool, rows, weight));
+  const bool coded = weight.codes.bits != 0;
+  const bool in_parts = coded ? rows >= kernels<T>().many_coded_rows : kernels<T>().linear_in_parts;
+  const Division division = in_parts ? by_parts_of_rows(pool, rows, weight) : by_whole_rows(pool, rows, weight);
+  if (coded) return run(encoded(pool, x, rows, weight), division);
+  run(x, division);
 }
 
 // y [rows, outputs] = step(x [rows, inputs] times the transposed weight, plus the bias), rounded once; `other` is

@@ -16,7 +16,7 @@ std::vector<const KernelSet*> find_kernels() {
   std::vector<const KernelSet*> found;
 #if defined(__x86_64__)
   const bool has_bf16 = native::has_avx512_bf16() && native::has_avx512_vnni();
-  if (has_bf16 && native::has_amx_bf16() && native::may_use_amx()) found.push_back(&kAmxBf16Kernels);
+  if (has_bf16 && native::has_amx() && native::may_use_amx()) found.push_back(&kAmxKernels);
   if (has_bf16) found.push_back(&kAvx512Bf16Kernels);
   if (native::has_avx512_vnni()) found.push_back(&kAvx512VnniKernels);
   if (native::has_avx512()) found.push_back(&kAvx512Kernels);

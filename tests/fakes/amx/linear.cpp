@@ -15,7 +15,7 @@ namespace unified {
 
 const KernelSet& current_kernels() {
   static const KernelSet set = [] {
-    KernelSet found{"amx_bf16", {}, kBf16Kernels};
+    KernelSet found{"amx", {}, kBf16Kernels};
     found.bfloat16.linear = kAmxProduct;
     found.bfloat16.linear_in_parts = true;
     return found;
@@ -61,7 +61,7 @@ class GuardedCopy {
 extern "C" bool amx_linear(int threads, const BFloat16* x, std::int64_t rows, const std::uint8_t* panels,
                            const BFloat16* bias, std::int64_t outputs, std::int64_t inputs, float* y, bool accumulate) {
   std::optional<fake::Instructions> stand_ins;
-  if (!native::has_amx_bf16() || !native::may_use_amx()) stand_ins.emplace();
+  if (!native::has_amx() || !native::may_use_amx()) stand_ins.emplace();
   const GuardedCopy guarded(x, rows * inputs * static_cast<std::int64_t>(sizeof(BFloat16)));
   const std::int64_t lanes = unified::round_up(outputs, unified::kPanelOutputs) * inputs / 2;
   const GuardedCopy weights(panels, lanes * 4);
