@@ -17,6 +17,8 @@ namespace native {
 
 #if defined(__x86_64__)
 
+inline bool is_intel() { return __builtin_cpu_is("intel") != 0; }
+
 inline bool has_avx2() { return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0; }
 
 // With the extensions that all processors with AVX-512 since Skylake have.

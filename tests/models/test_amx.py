@@ -13,25 +13,27 @@ from pathlib import Path
 import fake_cuda
 import pytest
 import torch
-from hypothesis import example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 from unifiedserve import _core
-from unifiedserve.device.cpu.panels import to_panels
+from unifiedserve.device.cpu.panels import by_panel, pack_halves, to_panels
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 KERNELS = REPOSITORY / "unifiedserve" / "csrc"
 FAKES = REPOSITORY / "tests" / "fakes" / "amx"
-SETS = ("kernels_amx.cpp", "kernels_avx512_bf16.cpp")
+SETS = ("kernels_amx.cpp", "kernels_avx512_bf16.cpp", "kernels_avx512_vnni.cpp")
 SOURCES = [FAKES / "linear.cpp", *(KERNELS / name for name in ("thread_pool.cpp", *SETS))]
 VECTORS = [f"-mavx512{name}" for name in ("f", "bw", "dq", "vl", "vnni", "bf16")]
+
+ARGUMENTS = [c_int, c_void_p, c_int64, c_void_p, c_void_p, c_int64, c_int64, c_void_p, c_bool]
 
 Linear = Callable[..., Tensor]
 
 
 @pytest.fixture(scope="module")
-def linear(tmp_path_factory: pytest.TempPathFactory) -> Linear:
+def library(tmp_path_factory: pytest.TempPathFactory) -> CDLL:
     if platform.machine() != "x86_64" or not {"avx512_bf16", "amx"} & set(_core.instruction_sets()):
         pytest.skip("no AVX-512 BF16, which is used beside AMX")
     path = tmp_path_factory.mktemp("amx") / "liblinear.so"
@@ -41,7 +43,14 @@ def linear(tmp_path_factory: pytest.TempPathFactory) -> Linear:
     subprocess.run([fake_cuda.cxx(), *options, *vectors, *folders, "-o", path, *SOURCES], check=True)
     library = CDLL(str(path))
     library.amx_linear.restype = c_bool
-    library.amx_linear.argtypes = [c_int, c_void_p, c_int64, c_void_p, c_void_p, c_int64, c_int64, c_void_p, c_bool]
+    library.amx_linear.argtypes = ARGUMENTS
+    library.amx_codes.restype = c_bool
+    library.amx_codes.argtypes = [*ARGUMENTS, c_int, c_int64, c_void_p, c_void_p]
+    return library
+
+
+@pytest.fixture
+def linear(library: CDLL) -> Linear:
     return partial(product, library)
 
 
@@ -64,7 +73,7 @@ def random_case(rows: int, outputs: int, inputs: int, seed: int = 0) -> tuple[Te
     return x, weight, bias
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rows=st.integers(1, 100),
     outputs=st.integers(1, 100),
@@ -99,3 +108,28 @@ def test_a_row_does_not_depend_on_the_batch(linear: Linear) -> None:
 def test_threads_share_a_product(linear: Linear) -> None:
     x, weight, bias = random_case(70, 200, 64)
     assert torch.equal(linear(x, weight, bias, threads=3), linear(x, weight, bias))
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("group", [32, 64, 128])
+@pytest.mark.parametrize(
+    ("rows", "outputs", "accumulate"), [(31, 40, False), (32, 90, True), (77, 50, False), (300, 16, True)]
+)
+def test_products_of_codes(library: CDLL, rows: int, outputs: int, accumulate: bool, group: int, bits: int) -> None:
+    """x of whole numbers whose largest is 127 has codes without an error, so the product is exact, too."""
+    random, groups = torch.Generator().manual_seed(rows + bits), 5
+    x = torch.randint(-127, 128, (rows, groups, group), generator=random)
+    x[:, :, 0] = 127
+    codes = torch.randint(0, 2**bits, (outputs, groups * group), dtype=torch.uint8, generator=random)
+    scales, zeros = (torch.rand(outputs, groups, generator=random).mul(scale).half() for scale in (1, 2**bits))
+    bias, y = torch.randn(outputs, generator=random).bfloat16(), torch.randn(rows, outputs, generator=random)
+    grouped = codes.view(outputs, groups, group).double()
+    weight = ((grouped - zeros[:, :, None].double()) * scales[:, :, None].double()).flatten(1)
+    expected = x.flatten(1).double() @ weight.T + bias.double() + (y.double() if accumulate else 0)
+    tensors = x.flatten(1).bfloat16(), to_panels(codes if bits == 8 else pack_halves(codes)), bias, y
+    pointers, tables = [each.data_ptr() for each in tensors], [by_panel(scales), by_panel(zeros)]
+    args = pointers[0], rows, pointers[1], pointers[2], outputs, groups * group, pointers[3], accumulate
+    left = library.amx_codes(2, *args, bits, group, *(table.data_ptr() for table in tables))
+    assert not left, "registers are left as they were"
+    largest = float((x.flatten(1).abs().double() @ weight.abs().T).max())
+    torch.testing.assert_close(y.double(), expected, rtol=1e-5, atol=1e-6 * largest)

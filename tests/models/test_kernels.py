@@ -127,7 +127,7 @@ def test_a_matrix_may_begin_anywhere_in_memory(start: int) -> None:
 
 @per_example
 @given(
-    rows=st.integers(0, 20),
+    rows=st.integers(0, 20) | st.integers(0, 300),
     outputs=st.integers(1, 90),
     groups=st.integers(1, 12),
     group=st.sampled_from([16, 32, 64, 128]),
@@ -197,6 +197,31 @@ def test_codes_with_what_follows(
     tolerance = 2**-8 if dtype == torch.bfloat16 else 1e-5
     expected = STEPS[step](sums.double(), other.double())
     torch.testing.assert_close(y.double(), expected, rtol=tolerance, atol=1e-6)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("group", [16, 32, 64, 128])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_row_of_codes_does_not_depend_on_the_others(
+    instruction_set: str, dtype: torch.dtype, group: int, bits: int
+) -> None:
+    outputs, inputs = 90, 9 * group
+    random = torch.Generator().manual_seed(group + bits)
+    codes = torch.randint(0, 2**bits, (outputs, inputs), dtype=torch.uint8, generator=random)
+    tables = [by_panel(torch.rand(outputs, 9, generator=random).half()) for _ in range(2)]
+    bias = torch.randn(outputs, generator=random).to(dtype)
+    weight = _core.Weight(to_panels(codes if bits == 8 else pack_halves(codes)), outputs, inputs, bias, *tables)
+    x = torch.randn(300, inputs, generator=random).to(dtype)
+
+    def product(rows: Tensor) -> Tensor:
+        y = torch.full((len(rows), outputs), torch.nan)
+        _core.linear(POOL, rows.contiguous(), weight, y)
+        return y
+
+    together = product(x)
+    for rows in (1, 2, 7, 15, 16, 17, 31, 32, 33, 48, 64, 129, 200):
+        assert torch.equal(product(x[:rows]), together[:rows])
+        assert torch.equal(product(x[-rows:]), together[-rows:])
 
 
 def test_codes_of_rows_without_a_value(instruction_set: str) -> None:

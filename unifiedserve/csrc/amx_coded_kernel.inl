@@ -1,5 +1,6 @@
-// Matrix products of codes in AMX's registers, for many rows. A group's products are the same integers as elsewhere, and
-// meet zeros and scales in the same order, so that no bit of a sum tells where it was made.
+// Matrix products of codes in AMX's registers, for many rows: memory brings what they need in time by itself. A group's
+// products are the same integers as elsewhere, and meet zeros and scales in the same order, so that no bit of a sum
+// tells where it was made.
 namespace unified {
 namespace {
 
@@ -62,29 +63,40 @@ void multiply_group(const std::int8_t* x, std::int64_t inputs, const CodedGroup<
   if constexpr (kHalves == 2) put_half<1>(products);
 }
 
-// Adds a group's products of some rows, at most as many as registers take at once.
+// Products of a group that have left the registers, and the rows' sums that they are to be added to.
 template <int kPanels>
-void add_group_of_rows(const CodedPart& work, std::int64_t row, int rows, const CodedGroup<kPanels>& group,
-                       const GroupScales (&scales)[kPanels], Float (*sums)[1][kPanels]) {
+struct GroupProducts {
   Int products[kBlockRows][1][kPanels];
-  const std::int8_t* const x = work.x.codes + row * work.x.inputs;
-  if (rows > kRegisterRows) {
-    multiply_group<2>(x, work.x.inputs, group, products);
-  } else {
-    multiply_group<1>(x, work.x.inputs, group, products);
-  }
-  const std::int64_t table = row * work.groups + group.first / work.x.group;
-  for (int r = 0; r < rows; ++r) {
-    const float x_sum = work.x.sums[table + r * work.groups];
-    const float x_scale = work.x.scales[table + r * work.groups];
-#pragma GCC unroll 2
-    for (int p = 0; p < kPanels; ++p) sums[r][0][p] = scales[p].add(sums[r][0][p], products[r][0][p], x_sum, x_scale);
-  }
-}
+  GroupScales scales[kPanels];
+  std::int64_t table;  // of the first row, in what there is of each row and group
+  int rows;
+  Float (*sums)[1][kPanels];
 
-// Rows from `row` on: a block of them, or fewer than registers take at once.
-template <int kBits, int kPanels, class Fetch>
-void coded_block(const CodedPart& work, std::int64_t row, int rows, const Fetch& fetch) {
+  void multiply(const CodedPart& work, std::int64_t row, const CodedGroup<kPanels>& group) {
+    const std::int8_t* const x = work.x.codes + row * work.x.inputs;
+    table = row * work.groups + group.first / work.x.group;
+    if (rows > kRegisterRows) {
+      multiply_group<2>(x, work.x.inputs, group, products);
+    } else {
+      multiply_group<1>(x, work.x.inputs, group, products);
+    }
+  }
+
+  void add(const CodedPart& work) const {
+    const float* x_sum = work.x.sums + table;
+    const float* x_scale = work.x.scales + table;
+    for (int r = 0; r < rows; ++r, x_sum += work.groups, x_scale += work.groups) {
+#pragma GCC unroll 2
+      for (int p = 0; p < kPanels; ++p)
+        sums[r][0][p] = scales[p].add(sums[r][0][p], products[r][0][p], *x_sum, *x_scale);
+    }
+  }
+};
+
+// Rows from `row` on: a block of them, or fewer than registers take at once. Products are added while the next ones
+// are made: what leaves a register is late.
+template <int kBits, int kPanels>
+void coded_block(const CodedPart& work, std::int64_t row, int rows) {
   Float sums[kCodedBlockRows][1][kPanels];
   TileTarget<float> target = work.target;
   const auto for_rows = [&](auto call) {
@@ -93,11 +105,13 @@ void coded_block(const CodedPart& work, std::int64_t row, int rows, const Fetch&
   };
   for_rows([&](auto& own) { target.take_sums(own); });
   WideCodes<kPanels> wide;
+  GroupProducts<kPanels> made[2];
+  made[1].rows = 0;
+  int turn = 0;
   const int lanes = static_cast<int>(work.x.group / 4);
   CodedGroup<kPanels> group{{}, lanes > kRegisterRows ? lanes / kRegisterRows : 1, 0};
   for (std::int64_t number = 0; number < work.groups; ++number, group.first += work.x.group) {
     const std::int64_t first_lane = number * work.group_lanes;
-    for (std::int64_t i = 0; i < work.group_lanes; ++i) fetch.lane(first_lane + i);
     const float* const panels = work.part.panels + first_lane * kLaneFloats;
     if constexpr (kBits == 4) wide.take(panels, work.part.panel_stride, work.group_lanes);
     GroupScales scales[kPanels];
@@ -106,11 +120,16 @@ void coded_block(const CodedPart& work, std::int64_t row, int rows, const Fetch&
       const std::int64_t table = (p * work.groups + number) * kPanelOutputs;
       scales[p] = {load(work.zeros + table), load(work.scales + table)};
     }
-    for (int first = 0; first < rows; first += kBlockRows) {
-      const int count = rows - first < kBlockRows ? rows - first : kBlockRows;
-      add_group_of_rows(work, row + first, count, group, scales, sums + first);
+    for (int first = 0; first < rows; first += kBlockRows, turn ^= 1) {
+      GroupProducts<kPanels>& next = made[turn];
+      next.rows = rows - first < kBlockRows ? rows - first : kBlockRows;
+      next.sums = sums + first;
+      for (int p = 0; p < kPanels; ++p) next.scales[p] = scales[p];
+      next.multiply(work, row + first, group);
+      made[turn ^ 1].add(work);
     }
   }
+  made[turn ^ 1].add(work);
   for_rows([&](auto& own) { target.put_sums(own); });
 }
 
@@ -118,26 +137,20 @@ template <int kBits, int kPanels>
 void amx_coded_part(const CodedPart& work) {
   const int lanes = static_cast<int>(work.x.group / 4 < kRegisterRows ? work.x.group / 4 : kRegisterRows);
   const std::int64_t whole = work.rows / kBlockRows * kBlockRows;
-  const std::int64_t blocks = (whole + kCodedBlockRows - 1) / kCodedBlockRows;
-  const std::int64_t left = work.rows - whole;
-  const auto run = [&](std::int64_t block, std::int64_t row, std::int64_t rows) {
-    with_fetch_of<kPanels>(work.part, block, blocks + (left > 0 ? 1 : 0), [&](const auto& fetch) {
-      coded_block<kBits, kPanels>(work, row, static_cast<int>(rows), fetch);
-    });
-  };
-  if (blocks > 0) configure_block(kBlockRows, lanes);
-  for (std::int64_t block = 0; block < blocks; ++block) {
-    const std::int64_t row = block * kCodedBlockRows;
-    run(block, row, whole - row < kCodedBlockRows ? whole - row : kCodedBlockRows);
+  if (whole > 0) configure_block(kBlockRows, lanes);
+  for (std::int64_t row = 0; row < whole; row += kCodedBlockRows) {
+    const std::int64_t rows = whole - row < kCodedBlockRows ? whole - row : kCodedBlockRows;
+    coded_block<kBits, kPanels>(work, row, static_cast<int>(rows));
   }
+  const int left = static_cast<int>(work.rows - whole);
   if (left == 0) return;
-  configure_block(static_cast<int>(left), lanes);
-  run(blocks, whole, left);
+  configure_block(left, lanes);
+  coded_block<kBits, kPanels>(work, whole, left);
 }
 
 template <class T, int kBits>
 void amx_codes(const CodedTile<T>& tile) {
-  if (tile.rows < kManyCodedRows) return product_of<T, kBits>(kAvx512VnniProducts)(tile);
+  if (!amx_takes_codes(tile.rows, tile.x.group)) return product_of<T, kBits>(kAvx512VnniProducts)(tile);
   for_coded_parts<kBits, kBlockPanels>(tile, tile.x.inputs, [](const CodedPart& work, bool wide) {
     if (wide) return amx_coded_part<kBits, kBlockPanels>(work);
     amx_coded_part<kBits, 1>(work);

@@ -1,5 +1,6 @@
-// The tile registers of AMX (Intel SDM, volume 2: LDTILECFG, TILELOADD, TDPBF16PS, TDPBSUD), in assembly: in the compilers'
-// intrinsics a register's number can be no template's parameter, and GCC's do not tell it all memory that they read.
+// The tile registers of AMX (Intel SDM, volume 2: LDTILECFG, TILELOADD, TDPBF16PS, TDPBSUD), in assembly: in the
+// compilers' intrinsics a register's number can be no template's parameter, and GCC's do not tell it all memory that
+// they read.
 #include <cstdint>
 
 namespace unified {

@@ -34,8 +34,12 @@ constexpr KernelSet with_products(KernelSet set, const CodedProducts& products) 
 
 using Bf16Product = void (*)(const LinearTile<BFloat16>& tile);
 
-// AMX is quicker with so many rows of codes.
-constexpr std::int64_t kManyCodedRows = 16;
+// Whether weights on their way from memory go into the second-level cache. Intel's processors have few lines at a time
+// on their way into the first one alone: half as many bytes a second.
+extern const bool kFetchIntoSecondLevel;
+
+// Whether AMX multiplies codes sooner than vectors do: many rows, and groups that fill its registers.
+constexpr bool amx_takes_codes(std::int64_t rows, std::int64_t group) { return rows >= 32 && group >= 64; }
 
 extern const KernelSet kPlainKernels;
 #if defined(__x86_64__)

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <string_view>
 #include <type_traits>
 
@@ -146,8 +145,8 @@ struct Kernels {
   void (*linear_narrow)(const LinearTile<T>& tile) = nullptr;
   void (*linear_int8)(const CodedTile<T>& tile) = nullptr;
   void (*linear_int4)(const CodedTile<T>& tile) = nullptr;
-  // From so many rows on these go through rows and outputs in parts, so that a tile may have many.
-  std::int64_t many_coded_rows = std::numeric_limits<std::int64_t>::max();
+  // Whether these go through that many rows and their outputs in parts, so that a tile may have many; null: never.
+  bool (*codes_in_parts)(std::int64_t rows, std::int64_t group) = nullptr;
   // Codes of row x to row `row`.
   void (*encode)(const T* x, const CodedRows& out, std::int64_t row);
   // The first keys of the `following` tile are fetched meanwhile.

@@ -171,11 +171,12 @@ void linear(ThreadPool& pool, const T* x, std::int64_t rows, const Weight<T>& we
       linear_piece(from, weight, piece, {y + piece.row * weight.outputs + piece.output, weight.outputs, accumulate});
     });
   };
-  const bool coded = weight.codes.bits != 0;
-  const bool in_parts = coded ? rows >= kernels<T>().many_coded_rows : kernels<T>().linear_in_parts;
-  const Division division = in_parts ? by_parts_of_rows(pool, rows, weight) : by_whole_rows(pool, rows, weight);
-  if (coded) return run(encoded(pool, x, rows, weight), division);
-  run(x, division);
+  const auto divided = [&](bool in_parts) {
+    return in_parts ? by_parts_of_rows(pool, rows, weight) : by_whole_rows(pool, rows, weight);
+  };
+  if (weight.codes.bits == 0) return run(x, divided(kernels<T>().linear_in_parts));
+  const auto in_parts = kernels<T>().codes_in_parts;
+  run(encoded(pool, x, rows, weight), divided(in_parts != nullptr && in_parts(rows, weight.codes.group)));
 }
 
 // y [rows, outputs] = step(x [rows, inputs] times the transposed weight, plus the bias), rounded once; `other` is

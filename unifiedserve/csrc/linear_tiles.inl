@@ -56,9 +56,15 @@ struct FetchAhead {
 
   void lane(std::int64_t i) const {
     const float* const line = (i < lanes ? from : after) + i * kLaneFloats;
+    if (kFetchIntoSecondLevel) return fetch<2>(line);
     // Not into the last-level cache: weights are read once a step, and others have theirs there.
+    fetch<0>(line);
+  }
+
+  template <int kLocality>
+  void fetch(const float* line) const {
 #pragma GCC unroll 8
-    for (int panel = 0; panel < kPanels; ++panel) __builtin_prefetch(line + panel * panel_stride, 0, 0);
+    for (int panel = 0; panel < kPanels; ++panel) __builtin_prefetch(line + panel * panel_stride, 0, kLocality);
   }
 };
 

@@ -93,6 +93,8 @@ inline bool carry_out(const Instruction& at) {
     tile_unit.store(at.reg(), at.address(), at.stride());
   } else if (at.opcode() == 0x5c && at.prefix() == kF3 && !memory) {
     tile_unit.multiply(at.reg(), at.rm(), at.third());
+  } else if (at.opcode() == 0x5e && at.prefix() == kF3 && !memory) {
+    tile_unit.multiply_bytes(at.reg(), at.rm(), at.third());
   } else {
     return false;
   }

@@ -13,12 +13,15 @@
 
 namespace unified {
 
+const bool kFetchIntoSecondLevel = true;
+
 const KernelSet& current_kernels() {
   static const KernelSet set = [] {
     KernelSet found{"amx", {}, kBf16Kernels};
     found.bfloat16.linear = kAmxProduct;
     found.bfloat16.linear_in_parts = true;
-    return found;
+    found.bfloat16.codes_in_parts = amx_takes_codes;
+    return with_products(found, kAmxCodedProducts);
   }();
   return set;
 }
@@ -55,18 +58,31 @@ class GuardedCopy {
   const void* data_;
 };
 
+bool multiplied(int threads, const BFloat16* x, std::int64_t rows, const unified::Weight<BFloat16>& weight, float* y,
+                bool accumulate) {
+  std::optional<fake::Instructions> stand_ins;
+  if (!native::has_amx() || !native::may_use_amx()) stand_ins.emplace();
+  const GuardedCopy guarded(x, rows * weight.inputs * static_cast<std::int64_t>(sizeof(BFloat16)));
+  unified::ThreadPool pool(threads);
+  unified::linear(pool, guarded.as<BFloat16>(), rows, weight, y, accumulate);
+  return fake::tile_unit.configured();
+}
+
 }  // namespace
 
 // Returns whether this thread's registers, where they are stand-ins, were left as they were configured.
 extern "C" bool amx_linear(int threads, const BFloat16* x, std::int64_t rows, const std::uint8_t* panels,
                            const BFloat16* bias, std::int64_t outputs, std::int64_t inputs, float* y, bool accumulate) {
-  std::optional<fake::Instructions> stand_ins;
-  if (!native::has_amx() || !native::may_use_amx()) stand_ins.emplace();
-  const GuardedCopy guarded(x, rows * inputs * static_cast<std::int64_t>(sizeof(BFloat16)));
   const std::int64_t lanes = unified::round_up(outputs, unified::kPanelOutputs) * inputs / 2;
   const GuardedCopy weights(panels, lanes * 4);
-  const unified::Weight<BFloat16> weight{weights.as<std::uint8_t>(), bias, outputs, inputs, {}};
-  unified::ThreadPool pool(threads);
-  unified::linear(pool, guarded.as<BFloat16>(), rows, weight, y, accumulate);
-  return fake::tile_unit.configured();
+  return multiplied(threads, x, rows, {weights.as<std::uint8_t>(), bias, outputs, inputs, {}}, y, accumulate);
+}
+
+// Likewise, with weights of codes.
+extern "C" bool amx_codes(int threads, const BFloat16* x, std::int64_t rows, const std::uint8_t* panels,
+                          const BFloat16* bias, std::int64_t outputs, std::int64_t inputs, float* y, bool accumulate,
+                          int bits, std::int64_t group, const unified::Float16* scales, const unified::Float16* zeros) {
+  const GuardedCopy weights(panels, unified::round_up(outputs, unified::kPanelOutputs) * inputs * bits / 8);
+  const unified::WeightCodes codes{bits, group, scales, zeros};
+  return multiplied(threads, x, rows, {weights.as<std::uint8_t>(), bias, outputs, inputs, codes}, y, accumulate);
 }

@@ -49,13 +49,7 @@ class TileUnit {
   }
 
   void multiply(int sums_number, int left_number, int right_number) {
-    Tile& sums = usable(sums_number);
-    const Tile& left = usable(left_number);
-    const Tile& right = usable(right_number);
-    const bool distinct = sums_number != left_number && sums_number != right_number && left_number != right_number;
-    require(distinct, "one register twice");
-    require(sums.rows == left.rows && sums.row_bytes == right.row_bytes, "sums of another shape than their factors");
-    require(left.row_bytes / 4 == right.rows && left.row_bytes % 4 == 0 && sums.row_bytes % 4 == 0, "lanes");
+    auto [sums, left, right] = factors(sums_number, left_number, right_number);
     for (int row = 0; row < sums.rows; ++row) {
       for (int column = 0; column < sums.row_bytes / 4; ++column) {
         float even = 0;
@@ -73,6 +67,22 @@ class TileUnit {
     for (int row = sums.rows; row < kRows; ++row) std::memset(sums.data[row], 0, kRowBytes);
   }
 
+  // Of bytes with a sign on the left, without on the right.
+  void multiply_bytes(int sums_number, int left_number, int right_number) {
+    auto [sums, left, right] = factors(sums_number, left_number, right_number);
+    for (int row = 0; row < sums.rows; ++row) {
+      for (int column = 0; column < sums.row_bytes / 4; ++column) {
+        std::int32_t sum = 0;
+        std::memcpy(&sum, sums.data[row] + 4 * column, 4);
+        for (int i = 0; i < left.row_bytes; ++i) {
+          sum += static_cast<std::int8_t>(left.data[row][i]) * right.data[i / 4][4 * column + i % 4];
+        }
+        std::memcpy(sums.data[row] + 4 * column, &sum, 4);
+      }
+    }
+    for (int row = sums.rows; row < kRows; ++row) std::memset(sums.data[row], 0, kRowBytes);
+  }
+
  private:
   static constexpr int kTiles = 8;
   static constexpr int kRows = 16;
@@ -83,6 +93,23 @@ class TileUnit {
     int row_bytes = 0;
     std::uint8_t data[kRows][kRowBytes] = {};
   };
+
+  struct Factors {
+    Tile& sums;
+    const Tile& left;
+    const Tile& right;
+  };
+
+  Factors factors(int sums_number, int left_number, int right_number) {
+    Tile& sums = usable(sums_number);
+    const Tile& left = usable(left_number);
+    const Tile& right = usable(right_number);
+    const bool distinct = sums_number != left_number && sums_number != right_number && left_number != right_number;
+    require(distinct, "one register twice");
+    require(sums.rows == left.rows && sums.row_bytes == right.row_bytes, "sums of another shape than their factors");
+    require(left.row_bytes / 4 == right.rows && left.row_bytes % 4 == 0 && sums.row_bytes % 4 == 0, "lanes");
+    return {sums, left, right};
+  }
 
   static void require(bool condition, const char* what) {
     if (!condition) throw std::logic_error(what);
