@@ -235,6 +235,42 @@ async def test_allowed_domains() -> None:
         )
 
 
+class Lasting:
+    """A server that keeps connections until its clients close them."""
+
+    def __init__(self) -> None:
+        self.answered = asyncio.Event()
+        self.left = asyncio.Event()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(f"HTTP/1.1 200 OK\r\nContent-Length: {len(DATA)}\r\n\r\n".encode() + DATA)
+        self.answered.set()
+        await reader.read()
+        self.left.set()
+        writer.close()
+
+
+async def test_a_client_that_leaves_at_any_time_leaves_no_connection_behind() -> None:
+    """Breaking off at any turn of the loop must not break off the closing of the connection."""
+    site = Lasting()
+    server = await asyncio.start_server(site.serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    async with downloader() as fetcher:
+        for turns in range(15):
+            fetching = asyncio.create_task(fetcher.fetch(url))
+            await site.answered.wait()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            fetching.cancel()
+            await asyncio.wait([fetching])
+            async with asyncio.timeout(20):
+                await site.left.wait()
+            site.answered.clear()
+            site.left.clear()
+    server.close()
+
+
 @pytest.mark.parametrize(
     "url",
     ["http://", "http:///a", "http://[", "http://a b/", "http://x:99999/", "http://user:pw@127.0.0.1/", "http://a..b/"],

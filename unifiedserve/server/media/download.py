@@ -9,6 +9,7 @@ from http import HTTPStatus
 from types import TracebackType
 from typing import Self
 
+import anyio
 import httpx
 
 from unifiedserve import __version__
@@ -63,11 +64,22 @@ class Downloader:
         `take` is told how many bytes come before they are in memory; its errors end the download.
         """
         parsed = _parse(url)
+        scope = anyio.CancelScope()  # a task's own `cancel` would break off httpx's closing, too
+        fetching = asyncio.create_task(self._fetch_in(scope, parsed, take))
         try:
-            async with asyncio.timeout(self._timeout):
-                return await self._fetch(parsed, take)
+            return await asyncio.shield(fetching)
+        except asyncio.CancelledError:
+            scope.cancel()
+            fetching.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # nobody else looks
+            await asyncio.wait([fetching])
+            raise
         except TimeoutError:
             raise _failed(parsed, f"took longer than {self._timeout:g} s") from None
+
+    async def _fetch_in(self, scope: anyio.CancelScope, url: httpx.URL, take: Callable[[int], None]) -> bytearray:
+        with scope, anyio.fail_after(self._timeout):
+            return await self._fetch(url, take)
+        return bytearray()  # for nobody: the scope was cancelled
 
     async def _fetch(self, url: httpx.URL, take: Callable[[int], None]) -> bytearray:
         for _ in range(_MAX_REDIRECTS + 1):
