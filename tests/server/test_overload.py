@@ -113,6 +113,68 @@ async def test_a_body_that_nothing_comes_of_makes_room_for_one_that_comes(monkey
             await asyncio.gather(*others)
 
 
+class Sender:
+    """A client that sends its body when it is told to."""
+
+    def __init__(self, first: bytes) -> None:
+        self._messages = asyncio.Queue[dict[str, Any]]()
+        self.send(first)
+
+    def send(self, piece: bytes, *, more: bool = True) -> None:
+        self._messages.put_nowait({"type": "http.request", "body": piece, "more_body": more})
+
+    def read_by(self, bodies: body.Bodies) -> "asyncio.Task[body.HeldBody]":
+        request = Request({"type": "http", "headers": []}, self._messages.get)
+        return asyncio.create_task(bodies.read(request, 2 * MIB))
+
+
+async def full() -> tuple[body.Bodies, list[Sender], "list[asyncio.Task[body.HeldBody]]"]:
+    """Return bodies that have no room for another large one, and clients that send no more."""
+    bodies, senders = body.Bodies(MIB, 600), [Sender(bytes(MIB)) for _ in range(4)]
+    reading = [sender.read_by(bodies) for sender in senders]
+    await asyncio.sleep(0.001)
+    return bodies, senders, reading
+
+
+async def end_all(reading: "list[asyncio.Task[body.HeldBody]]") -> None:
+    for task in reading:
+        task.cancel()
+    await asyncio.wait(reading)
+
+
+@pytest.mark.parametrize("last", [0, 1, MIB])
+def test_a_body_that_gives_way_while_more_comes_is_not_taken_for_a_whole_one(last: int) -> None:
+    async def reason() -> str:
+        bodies, senders, reading = await full()
+        await asyncio.sleep(2 * body._IDLE)
+        reading.append(Sender(bytes(MIB)).read_by(bodies))
+        senders[0].send(bytes(last), more=False)  # both go on in the next turn, one after the other
+        with pytest.raises(RequestError) as caught:
+            await reading[0]
+        await end_all(reading)
+        return caught.value.message
+
+    with asyncio.Runner(loop_factory=VirtualTime) as runner:
+        assert "others needed its memory" in runner.run(reason())
+
+
+def test_a_body_whose_time_is_up_as_another_one_needs_room_is_no_error_of_that() -> None:
+    async def taken() -> int:
+        bodies, _, reading = await full()
+        other = Sender(b"")
+        late = other.read_by(bodies)
+        await asyncio.sleep(0)
+        due = next(iter(bodies._coming.values())).when()
+        assert due is not None
+        asyncio.get_running_loop().call_at(due - 1e-10, lambda: other.send(bytes(MIB), more=False))  # in one turn
+        size = len((await late).data)
+        await end_all(reading)
+        return size
+
+    with asyncio.Runner(loop_factory=VirtualTime) as runner:
+        assert runner.run(taken()) == MIB
+
+
 async def test_large_bodies_together_are_bounded_and_small_ones_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(body, "_PATIENCE", 600)
     monkeypatch.setattr(body, "_IDLE", 600)

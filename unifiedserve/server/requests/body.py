@@ -63,6 +63,8 @@ class Bodies:
         try:
             async with asyncio.timeout_at(progress.deadline) as end:
                 async for piece in _decoded(request):
+                    if held.gave_way:
+                        break
                     self._coming.pop(held, None)
                     self._coming[held] = end
                     held.take(piece)
@@ -74,6 +76,8 @@ class Bodies:
             raise (_gave_way() if held.gave_way else progress.late()) from None
         finally:
             self._coming.pop(held, None)
+        if held.gave_way:  # in the very turn in which more came, or its end
+            raise _gave_way()
 
     @contextmanager
     def holding(self, size: int) -> Iterator[None]:
@@ -110,7 +114,8 @@ class Bodies:
             if held.is_counted:
                 held.give_way()
                 del self._coming[held]
-                end.reschedule(now)
+                if not end.expired():  # else its time is up in this very turn
+                    end.reschedule(now)
                 return True
         return False
 
