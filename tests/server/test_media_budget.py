@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import gc
 import io
 from collections import Counter
 from collections.abc import AsyncGenerator
@@ -10,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import httpx
+import msgspec
 import pytest
 from PIL import Image
 from scripted import ScriptedEngine
@@ -23,10 +25,14 @@ from unifiedserve.engine.requests.arrivals import Arrivals
 from unifiedserve.engine.requests.spool import Spool
 from unifiedserve.errors import RequestError
 from unifiedserve.messages.api import Delta, GenerateRequest, MediaInput
-from unifiedserve.messages.media import VideoInfo
+from unifiedserve.messages.media import MediaKind, VideoInfo
 from unifiedserve.reading.readers import ReadHere
 from unifiedserve.reading.work import opened
+from unifiedserve.server.chat.request import ChatRequest
 from unifiedserve.server.media import file_store
+from unifiedserve.server.media.budget import RequestBudget
+from unifiedserve.server.media.fetcher import MediaFetcher
+from unifiedserve.server.requests.conversation import conversation
 
 PATH = "/v1/chat/completions"
 MIB = 1 << 20
@@ -109,6 +115,32 @@ async def test_too_many_media_are_refused_before_any_is_fetched() -> None:
     assert response.status_code == 400
     assert response.json()["error"]["param"] == "messages[0].content[1000].image_url.url"
     assert engine.requests == []
+
+
+async def test_clients_that_leave_while_media_are_fetched_leave_their_room_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun = asyncio.Semaphore(0)
+
+    async def never(self: MediaFetcher, kind: MediaKind, url: str, options: object, budget: RequestBudget) -> None:
+        budget.take(kind, 2 * MIB)
+        begun.release()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(MediaFetcher, "fetch", never)
+    config = EngineConfig.of(max_media_mib=1)
+    fetcher = MediaFetcher(config, file_store.FileStore(config))
+    asked = msgspec.convert(question([part("https://clips.test/a.png")]), ChatRequest)
+    gc.disable()
+    try:
+        for _ in range(2):  # each takes half of what there is
+            fetching = asyncio.create_task(conversation(asked, asked.messages, fetcher))
+            await begun.acquire()
+            fetching.cancel()
+            await asyncio.wait([fetching])
+        fetcher.budget.of_request().take("image", 2 * MIB)
+    finally:
+        gc.enable()
 
 
 class Table(list[SimpleNamespace]):

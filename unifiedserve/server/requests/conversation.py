@@ -98,7 +98,7 @@ async def conversation(asked: Conversation, messages: list[Message], fetcher: Me
     budget = fetcher.budget.of_request()
     try:
         media = await _fetch_all(references, options, fetcher, budget)
-    except RequestError:
+    except BaseException:  # whose frames may hold the budget until garbage is collected
         budget.close()
         raise
     fetched = (begin, time.monotonic()) if media else None
