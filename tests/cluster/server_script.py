@@ -1,12 +1,13 @@
 """A server that does as its arguments say, in place of `unifiedserve`: it starts in milliseconds.
 
 refuse: end as one that cannot start; die: serve, and end; mute: serve, and answer nothing; serve: as it should be;
-talk: as serve, but with a long line on standard error before.
+talk: as serve, but with a long line on standard error before; leave: end, but leave a child that lives for a second.
 What comes on standard input is written to the file that the second argument names.
 """
 
 import http.server
 import signal
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -27,6 +28,9 @@ def main(how: str, told: str) -> None:
     if how == "refuse":
         print("  0.1 s  loading", file=sys.stderr)
         sys.exit("unifiedserve: there is no such model")
+    if how == "leave":
+        subprocess.Popen(["sleep", "1"])
+        sys.exit("it is over")
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Health)
     if how == "talk":
         print("x" * (1 << 20), file=sys.stderr, flush=True)

@@ -111,6 +111,19 @@ async def test_one_that_writes_a_long_line_is_kept_running(tmp_path: Path) -> No
         await stop(node)
 
 
+async def test_one_whose_output_another_process_holds_open_stops_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server has ended by itself; what it started ends after the time that stopping it may take."""
+    monkeypatch.setattr(process_module, "_TO_STOP", -0.9)  # a tenth of a second is left
+    node = Node(spec_of("leave", tmp_path / "told"), "127.0.0.1")
+    async with asyncio.timeout(20):
+        report = await until(node, lambda report: bool(report.pid))
+        while psutil.pid_exists(report.pid):
+            await asyncio.sleep(0.005)
+        await stop(node)
+
+
 async def test_another_version_is_refused(tmp_path: Path) -> None:
     node = Node(spec_of("serve", tmp_path / "told", version="9.9"), "10.0.0.7")
     failed = await until(node, lambda report: report.phase is Phase.FAILED)

@@ -70,7 +70,7 @@ class ServerProcess:
     async def wait(self) -> int:
         """Return its exit code when it has ended and all that it said is read."""
         code = await self._process.wait()
-        await self._reading
+        await asyncio.shield(self._reading)  # one of those that wait may be cancelled
         return code
 
     async def stop(self, seconds: float) -> int:
