@@ -1,6 +1,7 @@
 """A node: the server that it keeps running, and what it tells of it."""
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
@@ -100,6 +101,24 @@ async def test_one_that_answers_nothing_is_killed_and_started_again(
     node = Node(spec_of("mute", tmp_path / "told"), "127.0.0.1")
     assert "-9" in (await until(node, lambda report: report.restarts > 0)).reason
     await stop(node)
+
+
+async def test_one_for_which_there_is_no_process_is_started_once_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = asyncio.create_subprocess_exec
+
+    async def fail(*arguments: object, **options: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", fail)
+    node = Node(spec_of("serve", tmp_path / "told"), "127.0.0.1")
+    async with asyncio.timeout(20):
+        failing = await until(node, lambda report: report.restarts > 0)
+        assert failing.reason == "its server cannot be started: Resource temporarily unavailable"
+        monkeypatch.setattr(asyncio, "create_subprocess_exec", start)
+        await until(node, lambda report: report.phase is Phase.SERVING)
+        await stop(node)
 
 
 async def test_one_that_writes_a_long_line_is_kept_running(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from unifiedserve.cluster.nodes.reports import NodeReport, NodeSpec, Phase
 from unifiedserve.errors import NO_JSON
 
 _BAD_SETUP = 2  # the exit code that says that a new start would not help
+_NOT_STARTED = 1  # in place of one
 _LOOK_SECONDS = 1.0
 _SILENCE_SECONDS = 15.0  # without an answer to /health the server hangs
 _STEADY_SECONDS = 60.0  # after so long its earlier ends are forgiven
@@ -104,9 +105,13 @@ class Node:
 
     async def _run(self) -> int:
         """Run one server from its start to its end; return its exit code."""
-        process = self._process = await ServerProcess.start(
-            (*self._spec.command, f"--host={self._spec.host or self._machine}")
-        )
+        try:
+            process = self._process = await ServerProcess.start(
+                (*self._spec.command, f"--host={self._spec.host or self._machine}")
+            )
+        except OSError as error:  # no memory or no more processes now: a later start may find some
+            self._reason = f"its server cannot be started: {error.strerror or error}"
+            return _NOT_STARTED
         if self._told:
             await process.tell(self._told)
         beside = [asyncio.create_task(self._watch(process)), asyncio.create_task(self._stop_when_over(process))]
