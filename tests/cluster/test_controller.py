@@ -279,6 +279,26 @@ async def test_a_node_that_cannot_be_reached_is_told_of_with_its_address(
     await until(lambda: [each.url for each in table.members("router-0")] == ["http://127.0.0.1:9/a-0"])
 
 
+async def test_a_node_that_babbles_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load_watch_module, "_PERIOD", 0.01)
+    told = LoadReport(model="m", version="v", started=0, healthy=True, max_model_len=1, load=EngineLoad())
+    answers = [b"no JSON", b'{"unknown": ' + b"[" * 100_000, msgspec.json.encode(told)]
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for body in answers:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    watch = LoadWatch(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    async with asyncio.timeout(20):
+        await until(lambda: watch.load is not None)
+    watch.end()
+    server.close()
+
+
 async def test_a_pool_grows_by_its_load_and_scales_to_no_fewer(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool_scaler_module, "_PERIOD", 0.01)
     monkeypatch.setattr(Watch, "load", told_with(backlog=20.0))

@@ -8,6 +8,7 @@ import httpx
 import msgspec
 
 from unifiedserve.config import key_header
+from unifiedserve.errors import NO_JSON
 from unifiedserve.messages.load import LoadReport
 
 _PERIOD = 0.5  # seconds between two looks
@@ -35,7 +36,7 @@ class LoadWatch:
     async def _look(self) -> None:
         async with httpx.AsyncClient(headers=key_header(), timeout=_PATIENCE, trust_env=False) as client:
             while True:
-                with contextlib.suppress(httpx.HTTPError, msgspec.DecodeError):
+                with contextlib.suppress(httpx.HTTPError, *NO_JSON):
                     answer = await client.get(f"{self.url}/v1/load")
                     self._heard = time.monotonic()
                     if answer.is_success:
