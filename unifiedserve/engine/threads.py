@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import ParamSpec, TypeVar
 
@@ -10,24 +11,34 @@ R = TypeVar("R")
 
 
 async def in_thread(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Run a blocking function to its end in a thread. That holds even if the caller is cancelled meanwhile."""
+    """Run a blocking function to its end in a thread. That holds however often the caller is cancelled meanwhile."""
     working = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
     try:
         return await asyncio.shield(working)
     finally:
-        await asyncio.wait([working])
+        await _end_of(working)
 
 
 async def open_in_thread(open_: Callable[[], R], close: Callable[[R], object]) -> R:
-    """Return what a blocking function opens; if the caller is cancelled meanwhile, it is closed again."""
+    """Return what a blocking function opens; if the caller is cancelled meanwhile, it is closed again.
+
+    That holds however often the caller is cancelled.
+    """
     opening = asyncio.ensure_future(asyncio.to_thread(open_))
     try:
         return await asyncio.shield(opening)
     except asyncio.CancelledError:
-        await asyncio.wait([opening])
+        await _end_of(opening)
         if opening.exception() is None:
-            await asyncio.to_thread(close, opening.result())
+            await in_thread(close, opening.result())
         raise
+
+
+async def _end_of(working: "asyncio.Future[R]") -> None:
+    """Return when it has ended. Cancellations are left out: the caller has one to pass on anyway."""
+    while not working.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([working])
 
 
 def on_loop(call: Callable[P, object]) -> Callable[P, None]:
