@@ -4,9 +4,11 @@ import asyncio
 import contextlib
 import gzip
 import json
+import sys
 import time
 import zlib
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -22,6 +24,7 @@ from served_router import served
 from unifiedserve.cluster.members import Member, Membership
 from unifiedserve.cluster.router.app import Router
 from unifiedserve.cluster.router.bodies import Bodies
+from unifiedserve.cluster.router.members import FROM_STDIN, told
 from unifiedserve.cluster.routing import Policy
 from unifiedserve.placement import Stage
 
@@ -71,6 +74,18 @@ async def cluster(*nodes: FakeNode, policy: Policy = Policy.COST, tracer: Any = 
         yield own
     for node in nodes:
         await node.stop()
+
+
+async def test_it_says_so_when_it_hears_no_more_of_its_members(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "members").touch()
+    with (tmp_path / "members").open() as file:  # only pipes and sockets can be followed
+        monkeypatch.setattr(sys, "stdin", file)
+        async with Router(Policy.COST, told(FROM_STDIN)).running(), asyncio.timeout(20):
+            while not caplog.records:
+                await asyncio.sleep(0.001)
+    assert "the members stay as they are" in caplog.text
 
 
 @pytest.mark.parametrize("breaks", [[0], [1], [17], [TOKENS - 1], [3, 9, 20]])

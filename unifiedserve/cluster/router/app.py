@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from functools import partial
@@ -36,6 +37,8 @@ from unifiedserve.server.answers.marks import BEGUN
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
+
+_log = logging.getLogger(__name__)
 
 GENERATING = ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/v1/embeddings")
 _FILES = "/v1/files"
@@ -82,8 +85,11 @@ class Router:
                 self.nodes.close()
 
     async def _follow(self) -> None:
-        async for membership in self._told:
-            self.nodes.follow(membership.members, membership.asleep)
+        try:
+            async for membership in self._told:
+                self.nodes.follow(membership.members, membership.asleep)
+        except Exception:
+            _log.exception("the members stay as they are: nothing more is heard of them")
 
     async def generate(self, request: web.Request) -> web.StreamResponse:
         """Have the node answer that brings the first token soonest."""
