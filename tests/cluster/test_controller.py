@@ -266,6 +266,30 @@ async def test_a_lost_node_is_told_of_with_its_last_url(table: Table, monkeypatc
     await ready(controller)
 
 
+async def test_a_lost_node_that_a_user_drains_while_routers_are_told_holds_nothing_up(
+    table: Table, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(watch_module, "_SILENCE", 0.02)
+    controller = control(table, cluster_of(Pool(name="a"), ports=(8000, 8001)))
+    await ready(controller)
+    table.silent = {actor for actor in table.names() if actor.startswith("a-")}
+    while (await controller.status()).pools[0].nodes[0].phase is not Phase.LOST:
+        await asyncio.sleep(0.001)
+    told, tell = asyncio.Event(), table.tell
+
+    async def drain_meanwhile(actor: str, line: bytes) -> None:
+        if not told.is_set():
+            told.set()
+            await controller.drain("a-0")
+        await tell(actor, line)
+
+    table.tell = drain_meanwhile  # type: ignore[method-assign]
+    await told.wait()
+    table.silent.clear()
+    await ready(controller)
+    assert caplog.records == []
+
+
 async def test_a_node_that_cannot_be_reached_is_told_of_with_its_address(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -195,7 +195,7 @@ class Controller:
         members = members_of(self._reports())
         awake = {member.pool for member in members if not member.draining}
         line = write_membership(members, [pool for pool in self._scalers if pool not in awake])
-        for actor, watch in self._watches.items():
+        for actor, watch in list(self._watches.items()):  # a user may have nodes drained in the meantime
             if watch.report.pool == ROUTER and watch.has_answered:
                 with contextlib.suppress(NodeError, TimeoutError):  # it is told again in the next turn
                     async with asyncio.timeout(_ANSWER):
