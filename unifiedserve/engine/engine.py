@@ -307,6 +307,8 @@ class Engine:
                 self._started.messages.handle(message)
 
     def _worker_ready(self, message: Ready) -> None:
+        if self._health.hears_old_workers:
+            return  # all are replaced
         if self._running and message.incarnation != self._running.workers.incarnation(message.instance):
             return  # it has died since
         begin_step(f"warming up the workers ({message.instance} is ready)")

@@ -21,6 +21,7 @@ class Health:
         self._memories = {instance.name: instance.memory for instance in config.machine.workers.instances}
         self._instances = frozenset(self._memories)
         self._ready: set[str] = set()
+        self._restarts = 0  # that have begun, and not started the new workers yet
         self._changed = asyncio.Event()  # replaced whenever a worker has come up, or the end has come
         self._decided = asyncio.Event()  # the workers are up, or never will be
         self._ended = asyncio.Event()
@@ -57,8 +58,18 @@ class Health:
 
     def restarting(self) -> None:
         """Wait for all workers again: the pools are replaced, too."""
+        self._restarts += 1
         self._ready.clear()
         self._decided.clear()
+
+    def restarted(self) -> None:
+        """Note that new workers start: what is heard from now on is theirs."""
+        self._restarts -= 1
+
+    @property
+    def hears_old_workers(self) -> bool:
+        """Tell whether what is heard now is of workers that are about to be replaced."""
+        return self._restarts > 0
 
     def end(self, reason: str) -> None:
         """Note why the engine serves nothing any more; the first reason stays."""

@@ -175,6 +175,7 @@ class Recovery:
         try:
             placement, learned = self._roles.placement, self._health.learned
             await running.workers.restart(placement, learned, damaged=damaged, keeps=keeps)
+            self._health.restarted()
             await self._health.wait_decided(self._startup_timeout)
         except Exception as error:
             _log.exception("the restart failed")
