@@ -41,7 +41,7 @@ class Audit:
         """Return when all shared pages have as many references as holders. Another death ends it, too."""
         memory, seen = workers.memory, _shared(workers.memory)
         while any(seen.values()) and death == self._deaths and self._health.healthy:
-            counted = await self._count(workers)
+            counted = await self._count(workers, death)
             if death != self._deaths:
                 return
             seen = _correct(memory, seen, counted)
@@ -54,7 +54,7 @@ class Audit:
                     key: {page: now[key][page] for page in words if page in now[key]} for key, words in seen.items()
                 }
 
-    async def _count(self, workers: Workers) -> Counter[tuple[PoolKey, int]]:
+    async def _count(self, workers: Workers, death: int) -> Counter[tuple[PoolKey, int]]:
         counted: Counter[tuple[PoolKey, int]] = Counter()
         placement = self._roles.placement
 
@@ -63,7 +63,8 @@ class Audit:
                 counted.update({((placement.memory_of(instance), pool), page): held for page, held in pages.items()})
 
         for stage in Stage:
-            await self._survivors.tell(placement.hosts(stage), workers.send, partial(Count, stage=stage), add)
+            if death == self._deaths:  # else there may be nobody left to answer
+                await self._survivors.tell(placement.hosts(stage), workers.send, partial(Count, stage=stage), add)
         return counted
 
 

@@ -52,6 +52,7 @@ class Recovery:
         self._lost_generation = -1
         self._restarts: deque[float] = deque(maxlen=_MOST_RESTARTS)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._replacing: dict[Replacement, asyncio.Task[None]] = {}
         self._weights: asyncio.Task[list[int]] | None = None
 
     def begin(self, running: Running | None, instance: str, code: int, generation: int) -> None:
@@ -135,7 +136,9 @@ class Recovery:
         except ArenaError as error:
             self.give_up(f"worker {instance} could not be replaced: {error}")
         else:
-            self._keep(asyncio.create_task(self._carry_out(running, replacement, death)))
+            self._replacing[replacement] = task = asyncio.create_task(self._carry_out(running, replacement, death))
+            task.add_done_callback(lambda _: self._replacing.pop(replacement))
+            self._keep(task)
 
     def _restart(self, running: Running, generation: int, *, damaged: bool, keeps: bool) -> None:
         """Replace all workers."""
@@ -144,6 +147,9 @@ class Recovery:
         self._health.restarting()
         self._roles.restart()
         self._survivors.all_died()
+        for replacement, task in self._replacing.items():  # none is left to tell of the worker, or to wait for
+            task.cancel()
+            replacement.strand()
         running.lifecycle.lose_all()
         self._keep(asyncio.create_task(self._recover(running, damaged=damaged, keeps=keeps)))
 

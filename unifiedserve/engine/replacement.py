@@ -74,7 +74,12 @@ class Replacement:
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
         finally:
-            self._running.lifecycle.strand(self._lost)
+            self.strand()
+
+    def strand(self) -> None:
+        """Have the answers wait of which something was lost. Safe to call twice."""
+        lost, self._lost = self._lost, []
+        self._running.lifecycle.strand(lost)
 
     def end(self) -> None:
         """Send what was lost through again, unless all workers are being replaced."""
