@@ -24,8 +24,9 @@ from served_router import served
 from unifiedserve.cluster.members import Member, Membership
 from unifiedserve.cluster.router.app import Router
 from unifiedserve.cluster.router.bodies import Bodies
-from unifiedserve.cluster.router.members import FROM_STDIN, told
+from unifiedserve.cluster.router.members import FROM_STDIN, members_of, told
 from unifiedserve.cluster.routing import Policy
+from unifiedserve.errors import ConfigError
 from unifiedserve.placement import Stage
 
 CHAT = "/v1/chat/completions"
@@ -74,6 +75,17 @@ async def cluster(*nodes: FakeNode, policy: Policy = Policy.COST, tracer: Any = 
         yield own
     for node in nodes:
         await node.stop()
+
+
+@pytest.mark.parametrize("host", ["", "a..b", "a" * 64, "[::1", "a:0", "a:x"])
+def test_a_node_whose_name_nobody_can_look_up_is_refused(host: str) -> None:
+    with pytest.raises(ConfigError, match="expected URLs such as"):
+        members_of(f"http://b:80,http://{host}")
+
+
+@pytest.mark.parametrize("host", ["a", "a_b.c-d:80", "10.0.0.7", "[fe80::1]:80", "ü.example", "a." * 60 + "b"])
+def test_a_node_may_have_any_other_name(host: str) -> None:
+    assert members_of(f"http://{host}/")[0].url == f"http://{host}"
 
 
 async def test_it_says_so_when_it_hears_no_more_of_its_members(

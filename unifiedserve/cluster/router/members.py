@@ -26,8 +26,8 @@ def members_of(nodes: str) -> list[Member]:
 def _is_url(text: str) -> bool:
     try:
         parts = urlsplit(text)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is none, or brackets without an address
+        return parts.scheme in ("http", "https") and bool((parts.hostname or "").encode("idna")) and parts.port != 0
+    except ValueError:  # a port that is none, brackets without an address, or a name that no resolver takes
         return False
 
 
