@@ -17,6 +17,7 @@ class Sizes:
     """Numbers of tokens and frames of the requests."""
 
     prompt: int = 128
+    long: int = 768  # tokens of a long prompt
     alone: int = 128  # tokens of the answer at batch 1
     text: int = 64
     stream: int = 96  # of answers of which many come at once
@@ -42,6 +43,9 @@ class Course:
 
     def text(self, tokens: int) -> Awaitable[Answer]:
         return self.client.ask(self.prompts.text(self.sizes.prompt), tokens)
+
+    def long_prompt(self) -> Awaitable[Answer]:
+        return self.client.ask(self.prompts.text(self.sizes.long), 4)
 
     def stream(self) -> Awaitable[Answer]:
         return self.client.ask(self.prompts.text(self.sizes.prompt // 2), self.sizes.stream)

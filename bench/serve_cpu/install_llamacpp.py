@@ -7,6 +7,7 @@ needs a C++ compiler and CMake, and takes two cores half an hour.
 """
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,7 @@ PROGRAMS = ("llama-server", "llama-batched-bench", "llama-quantize", "llama-perp
 #: what makes GGUF files of checkpoints, beside the programs
 CONVERTER = ("convert_hf_to_gguf.py", "conversion", "gguf-py")
 _SOURCE = "vendor/llama.cpp"
+_NO_AMX = "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16" if platform.machine() == "x86_64" else ""
 _SETTINGS = {
     "CMAKE_BUILD_TYPE": "Release",
     "GGML_NATIVE": "ON",
@@ -33,6 +35,9 @@ _SETTINGS = {
     "LLAMA_BUILD_APP": "OFF",
     "LLAMA_USE_PREBUILT_UI": "OFF",  # which would be fetched, and measures nothing
     "LLAMA_OPENSSL": "OFF",
+    # Its products in AMX's registers end the server by SIGILL: one of its threads has not configured them.
+    "CMAKE_C_FLAGS": _NO_AMX,
+    "CMAKE_CXX_FLAGS": _NO_AMX,
 }
 
 

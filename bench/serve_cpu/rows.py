@@ -29,6 +29,7 @@ class Row:
 
 WORKLOADS = {
     "decode": "one stream",
+    "prompt": "one prompt of 768 tokens",
     "streams": "streams at once",
     "text8": "8 texts at once",
     "images": "8 images, 4 at a time",
@@ -68,6 +69,7 @@ STREAM = [
 ROWS = [
     Row("decode", "tbt", "time between tokens, p50, ms", MS),
     Row("decode", "over_floor", "× the bandwidth floor"),
+    Row("prompt", "ttft", "TTFT, p50, s"),
     *(Row("streams", f"tokens{n}", f"{n}: tokens/s", more=True) for n in AT_A_TIME),
     *(Row("streams", f"tbt{n}", f"{n}: time between tokens, p50, ms", MS) for n in AT_A_TIME),
     Row("text8", "tokens", "tokens/s", more=True),

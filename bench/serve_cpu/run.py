@@ -52,7 +52,7 @@ OFFLINE = {
     "llamacpp_batched": ["streams"],
 }
 #: what each kind is measured with, where that is not all
-ABLE = OFFLINE | {"llamacpp": ["decode", "streams", "text8", "images", "memory_text"]}
+ABLE = OFFLINE | {"llamacpp": ["decode", "prompt", "streams", "text8", "images", "memory_text"]}
 #: fields that requests have for one kind alone
 MORE_FIELDS = {"llamacpp": {"timings_per_token": True}}
 WORKLOAD_SECONDS = 600

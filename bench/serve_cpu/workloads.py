@@ -18,6 +18,7 @@ from streaming import grown, moments, running_streams, since, steady_from
 Figures = dict[str, Any]
 AT_ONCE = 4  # questions about images at once
 STREAMS = 4
+PROMPTS = 5
 
 
 async def warm_up(course: Course, names: Collection[str]) -> None:
@@ -36,6 +37,15 @@ async def decode(course: Course) -> Figures:
         "tbt": statistics.median(timeline.times_per_token(answer.arrivals)),
         "ttft": answer.ttft,
         "prompt_tokens": answer.prompt_tokens,
+    }
+
+
+async def prompt(course: Course) -> Figures:
+    """Measure long prompts, one after the other: the time to the first token."""
+    answers = [await course.long_prompt() for _ in range(PROMPTS)]
+    return {
+        "ttft": statistics.median(answer.ttft for answer in answers),
+        "prompt_tokens": answers[0].prompt_tokens,
     }
 
 
@@ -137,8 +147,21 @@ def rates(answers: Sequence[Answer]) -> Figures:
 
 WORKLOADS: dict[str, Callable[[Course], Awaitable[Figures]]] = {
     workload.__name__: workload
-    for workload in (decode, streams, text8, images, video, phases, phases1, stall1, stall4, memory, memory_text)
+    for workload in (
+        decode,
+        prompt,
+        streams,
+        text8,
+        images,
+        video,
+        phases,
+        phases1,
+        stall1,
+        stall4,
+        memory,
+        memory_text,
+    )
 }
-TEXT_ONLY = frozenset({"decode", "streams", "text8", "memory_text"})
+TEXT_ONLY = frozenset({"decode", "prompt", "streams", "text8", "memory_text"})
 VIDEOLESS = TEXT_ONLY | {"images"}
 LONG = {"phases", "phases1"}  # have a video for which vLLM needs more room than it takes by itself
