@@ -1,10 +1,10 @@
 """What a text node does when encode nodes fail, one after the other or together."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import pytest
 from flashcodec.layouts import PatchLayout
@@ -20,6 +20,8 @@ from unifiedserve.messages.load import EncodeNode
 from unifiedserve.messages.media import MediaPlan, Source
 from unifiedserve.messages.pages import PageOffer, Pages
 from unifiedserve.messages.wire import MediaSource
+
+R = TypeVar("R")
 
 IMAGES = 4
 FEATURES: Any = Features(model="m", version="v", dtype="float32", width=1, page_tokens=1)
@@ -122,6 +124,46 @@ class OneUnit:
         writer.close()
 
 
+async def outside_tasks(call: Callable[[], R]) -> R:
+    """Return what a call from the loop returns. Workers' messages are handled so."""
+    result: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_soon(lambda: result.set_result(call()))
+    async with asyncio.timeout(20):
+        return await result
+
+
+async def test_a_request_that_is_over_before_a_node_is_asked_asks_none() -> None:
+    nodes = FailingNodes()
+    remote = RemoteEncoding(cast(Asking, nodes), active_of(images(Source()), 1), not_called, not_called)
+    remote.begin([0])
+    remote.close()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not remote.is_under_way
+    assert nodes.asked == 0
+
+
+async def break_off_after(turns: int, asking: Asking, active: ActiveRequest) -> None:
+    """Have a unit encoded and read, and break off so many turns of the loop later."""
+    here = asyncio.Event()
+
+    def begin() -> RemoteEncoding:
+        remote = RemoteEncoding(asking, active, lambda unit: here.set(), not_called)
+        remote.begin([0])
+        return remote
+
+    remote = await outside_tasks(begin)
+    await here.wait()
+    remote.read(0)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    asyncio.get_running_loop().call_soon(remote.close)
+
+
+def not_called(told: object) -> None:
+    pytest.fail(str(told))
+
+
 async def test_a_request_that_ends_while_its_last_unit_is_let_go_leaves_nothing_behind(tmp_path: Path) -> None:
     """Breaking off at any turn of the loop must not break off the closing of the connection."""
     medium = tmp_path / "medium"
@@ -130,16 +172,9 @@ async def test_a_request_that_ends_while_its_last_unit_is_let_go_leaves_nothing_
     server = await asyncio.start_server(node.serve, "127.0.0.1", 0)
     active = active_of(images(Source(path=str(medium)))[:1], 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    active.planned.request.encode_nodes.append(EncodeNode(url, 0))  # type: ignore[union-attr]
+    active.planned.request.encode_nodes.append(EncodeNode(url, 0))
     for turns in range(30):
-        here = asyncio.Event()
-        remote = RemoteEncoding(asking, active, lambda _, here=here: here.set(), pytest.fail)
-        remote.begin([0])
-        await here.wait()
-        remote.read(0)
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        remote.close()
+        await break_off_after(turns, asking, active)
         async with asyncio.timeout(20):
             await node.let_go.wait()
         node.let_go.clear()

@@ -40,7 +40,8 @@ class RemoteEncoding:
         self._unread: dict[int, str] = {}  # units that can be read, and the URL of their holder
         self._read = asyncio.Event()
         self._choosing = asyncio.Lock()  # shares that have failed together wait for one round, not for one each
-        self._scope = anyio.CancelScope()  # not the task's own `cancel`, which would break off httpx's closing, too
+        self._scope: anyio.CancelScope | None = None  # the task's own `cancel` would break off httpx's closing, too
+        self._closed = False
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -64,11 +65,14 @@ class RemoteEncoding:
 
     def close(self) -> None:
         """Give up all that is not read."""
-        self._scope.cancel()
+        self._closed = True
+        if self._scope:
+            self._scope.cancel()
 
     async def _run(self, units: Sequence[int]) -> None:
-        with self._scope:
-            await self._have_all_encoded(units)
+        with anyio.CancelScope() as self._scope:
+            if not self._closed:
+                await self._have_all_encoded(units)
 
     async def _have_all_encoded(self, units: Sequence[int]) -> None:
         try:
