@@ -10,6 +10,7 @@ _BAD_SETUP = 2
 _SERVE = frozenset(
     {
         "PIL",
+        "anyio",
         "cachetools",
         "gguf",
         "greenlet",

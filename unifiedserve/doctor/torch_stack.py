@@ -9,6 +9,7 @@ from unifiedserve.doctor.isolation import ProbeError, call
 OLDEST_TORCH = (2, 11)
 OLDEST_TRANSFORMERS = (5, 23)
 SERVING = {  # the oldest versions that serve
+    "anyio": (4,),
     "cachetools": (6,),
     "gguf": (0, 17),
     "greenlet": (3,),
