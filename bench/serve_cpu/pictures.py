@@ -153,4 +153,4 @@ def plotting() -> Any:
 
 def save(figure: Any, path: Path) -> None:
     figure.tight_layout()
-    figure.savefig(path, dpi=120)
+    figure.savefig(path, dpi=120, bbox_inches="tight")
