@@ -34,21 +34,22 @@ async def cancel_thrice(task: "asyncio.Task[object]") -> None:
         await asyncio.sleep(0)
 
 
-async def ended(task: "asyncio.Task[object]") -> None:
+async def waits_for(work: Work, task: "asyncio.Task[object]") -> None:
+    """Cancel a task again and again while it waits for some work. It must wait on, and end cancelled."""
+    await cancel_thrice(task)
+    gave_up = task.done()
+    work.goes_on.set()
     with pytest.raises(asyncio.CancelledError):
         await task
+    assert work.ended
+    assert not gave_up
 
 
 async def test_a_caller_that_is_cancelled_again_and_again_waits_for_the_end() -> None:
     work = Work()
     task: asyncio.Task[object] = asyncio.create_task(in_thread(work.do))
     await work.begun()
-    await cancel_thrice(task)
-    gave_up = task.done()
-    work.goes_on.set()
-    await ended(task)
-    assert work.ended
-    assert not gave_up
+    await waits_for(work, task)
 
 
 async def test_what_is_opened_is_closed_however_often_the_caller_is_cancelled() -> None:
@@ -59,9 +60,4 @@ async def test_what_is_opened_is_closed_however_often_the_caller_is_cancelled() 
     opening.goes_on.set()
     async with asyncio.timeout(20):
         await closing.begun()
-    await cancel_thrice(task)
-    gave_up = task.done()
-    closing.goes_on.set()
-    await ended(task)
-    assert closing.ended
-    assert not gave_up
+    await waits_for(closing, task)

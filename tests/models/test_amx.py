@@ -9,11 +9,12 @@ from collections.abc import Callable
 from ctypes import CDLL, c_bool, c_int, c_int64, c_void_p
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import fake_cuda
 import pytest
 import torch
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -27,7 +28,7 @@ SETS = ("kernels_amx.cpp", "kernels_avx512_bf16.cpp", "kernels_avx512_vnni.cpp")
 SOURCES = [FAKES / "linear.cpp", *(KERNELS / name for name in ("thread_pool.cpp", *SETS))]
 VECTORS = [f"-mavx512{name}" for name in ("f", "bw", "dq", "vl", "vnni", "bf16")]
 
-ARGUMENTS = [c_int, c_void_p, c_int64, c_void_p, c_void_p, c_int64, c_int64, c_void_p, c_bool]
+ARGUMENTS: list[Any] = [c_int, c_void_p, c_int64, c_void_p, c_void_p, c_int64, c_int64, c_void_p, c_bool]
 
 Linear = Callable[..., Tensor]
 
@@ -49,7 +50,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> CDLL:
     return library
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def linear(library: CDLL) -> Linear:
     return partial(product, library)
 
@@ -73,7 +74,7 @@ def random_case(rows: int, outputs: int, inputs: int, seed: int = 0) -> tuple[Te
     return x, weight, bias
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40)
 @given(
     rows=st.integers(1, 100),
     outputs=st.integers(1, 100),
