@@ -41,6 +41,8 @@ def kind_of(before: Any, mapping: Any) -> str:
     path = mapping.path
     if path.startswith("/dev/shm/"):
         return "weights" if "-weights" in path else "buffers"
+    if "/unifiedserve/weights/" in path:  # those that an earlier start has kept
+        return "weights"
     if path.startswith("/"):
         return "libraries" if ".so" in path else "files"
     guarded = before.perms.startswith("---") and before.addr.split("-")[1] == mapping.addr.split("-")[0]

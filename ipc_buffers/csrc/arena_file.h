@@ -10,7 +10,7 @@ namespace ipc {
 inline constexpr char kShmFolder[] = "/dev/shm";
 inline constexpr char kNamePrefix[] = "unifiedserve-";
 inline constexpr std::uint64_t kArenaMagic = 0x616e6572612d7375;  // "us-arena"
-inline constexpr std::uint32_t kArenaVersion = 3;
+inline constexpr std::uint32_t kArenaVersion = 4;
 
 inline std::string shm_name(const std::string& arena) { return std::string("/") + kNamePrefix + arena; }
 

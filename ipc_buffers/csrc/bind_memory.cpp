@@ -52,6 +52,14 @@ MemoryHandle create(const std::string& name, std::int64_t size, const std::strin
   return MemoryHandle(Memory::create(name, bytes, Place::parse(place), held.span()));
 }
 
+MemoryHandle map_file(const std::string& name, const std::string& path, std::int64_t offset, std::int64_t size,
+                      const native::BytesLike& manifest) {
+  const auto first = checked("offset", offset), bytes = checked("size", size);
+  const native::HeldBytes held(manifest);
+  const native::ReleasedGil released;
+  return MemoryHandle(Memory::map_file(name, path, first, bytes, held.span()));
+}
+
 MemoryHandle attach(const std::string& name) {
   const native::ReleasedGil released;
   return MemoryHandle(Memory::attach(name));
@@ -110,22 +118,36 @@ stream is waited for: whoever writes says when it is done.)")
 `manifest` is what others are told of the contents; it stays in host memory.
 Raises ArenaError if the place has no room for it, there is no such GPU or no driver, or the name is in use; ValueError
 for a bad name, size or place.)")
+      .def_static("map_file", &map_file, py::arg("name"), py::arg("path"), py::arg("offset"), py::arg("size"),
+                  py::arg("manifest") = py::bytes(),
+                  R"(Map `size` bytes of a file for reading, from `offset`, a multiple of 4096; copies nothing.
+
+All processes share the pages of the kernel's file cache. A write ends the process by SIGSEGV. The file may lose its
+name meanwhile. It must not get shorter, because a read beyond its end ends the process by SIGBUS. Others attach
+through this process, while it has the memory open, and must have the right to see its descriptors.
+Raises ArenaError if the file cannot be mapped or is shorter, or the name is in use; ValueError as `create` does, and
+for other offsets.)")
       .def_static("attach", &attach, py::arg("name"),
                   R"(Map a memory of another handle, by name; within a process that is one mapping on a GPU.
 
-Raises ArenaError if there is no such memory, it is something else or still being created, its creator is dead or this
-process does not see its GPU.)")
+Raises ArenaError if there is no such memory, it is something else or still being created, its creator is dead or has
+closed its file, or this process does not see its GPU.)")
       .def_property_readonly("name", &MemoryHandle::name)
       .def_property_readonly(
           "nbytes", [](const MemoryHandle& self) { return self.get()->size(); }, "Bytes.")
       .def_property_readonly(
           "place", [](const MemoryHandle& self) { return self.get()->place().text(); },
           R"(Where it is: "host" or "cuda:N", as this process numbers its GPUs.)")
+      .def_property_readonly(
+          "writable", [](const MemoryHandle& self) { return self.get()->is_writable(); },
+          "Whether its bytes can be written: those of a file cannot.")
       .def_property_readonly("manifest", &manifest, "What its creator told of the contents.")
       .def("read", &read, py::arg("offset"), py::arg("size"),
            "Return a copy of `size` bytes from `offset`; raises IndexError if they are not within the memory.")
       .def("write", &write, py::arg("offset"), py::arg("data"),
-           "Copy `data` to `offset`; done when it returns. Raises IndexError if it does not fit there.")
+           R"(Copy `data` to `offset`; done when it returns.
+
+Raises IndexError if it does not fit there, ArenaError if these are bytes of a file.)")
       .def(
           "protect", [](const MemoryHandle& self) { self.get()->protect(); },
           R"(Protect host memory from this process, as far as this handle maps it: a write ends the process by SIGSEGV.

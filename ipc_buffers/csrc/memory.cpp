@@ -36,6 +36,30 @@ ArenaError damaged(const Arena& arena) {
   return error_about(arena.identity().name, "is damaged: what it says of its memory does not match its size");
 }
 
+// Tells which arena's file cannot be reached.
+template <typename Call>
+auto of_arena(const std::string& name, const Call& call) {
+  try {
+    return call();
+  } catch (const ArenaError& error) {
+    throw error_about(name, error.what());
+  }
+}
+
+std::shared_ptr<Arena> create_arena(const std::string& name, const Layout& layout,
+                                    std::span<const std::byte> manifest) {
+  const auto initialise = [&](std::span<std::byte> payload) {
+    std::memcpy(payload.data(), &layout, sizeof layout);
+    std::copy(manifest.begin(), manifest.end(), payload.begin() + sizeof layout);
+  };
+  return Arena::create(name, ArenaKind::memory, data_offset(manifest.size()) + layout.memory.bytes_in_arena(),
+                       initialise);
+}
+
+std::span<const std::byte> manifest_of(const Arena& arena, const Layout& layout) {
+  return arena.payload().subspan(sizeof layout, layout.manifest_bytes);
+}
+
 std::unique_ptr<cuda::DeviceMemory> open(const Arena& arena, const cuda::DeviceHandle& handle) {
   const auto& name = arena.identity().name;
   if (!arena.creator().is_alive()) {
@@ -57,22 +81,26 @@ Allocation::Allocation(const std::string& name, const Place& place, std::uint64_
 }
 
 MemoryDescriptor Allocation::descriptor(std::uint64_t offset) const {
-  if (device_ != nullptr) return {size_, 0, 1, device_->handle()};
-  return {size_, offset, 0, {}};
+  if (device_ != nullptr) return {size_, 0, Location::gpu, device_->handle(), {}};
+  return {size_, offset, Location::arena, {}, {}};
 }
 
 std::shared_ptr<Memory> Memory::create(const std::string& name, std::uint64_t size, const Place& place,
                                        std::span<const std::byte> manifest) {
   const Allocation allocation(name, place, size);
-  const auto offset = data_offset(manifest.size());
-  const Layout layout{allocation.descriptor(offset), manifest.size()};
-  const auto initialise = [&](std::span<std::byte> payload) {
-    std::memcpy(payload.data(), &layout, sizeof layout);
-    std::copy(manifest.begin(), manifest.end(), payload.begin() + sizeof layout);
-  };
-  auto arena = Arena::create(name, ArenaKind::memory, offset + layout.memory.bytes_in_arena(), initialise);
-  const auto told = arena->payload().subspan(sizeof layout, manifest.size());
+  const Layout layout{allocation.descriptor(data_offset(manifest.size())), manifest.size()};
+  auto arena = create_arena(name, layout, manifest);
+  const auto told = manifest_of(*arena, layout);
   return std::make_shared<Memory>(std::move(arena), layout.memory, told);
+}
+
+std::shared_ptr<Memory> Memory::map_file(const std::string& name, const std::string& path, std::uint64_t offset,
+                                         std::uint64_t size, std::span<const std::byte> manifest) {
+  auto mapping = of_arena(name, [&] { return FileMapping::of(path, offset, size); });
+  const Layout layout{{size, 0, Location::file, {}, mapping->handle()}, manifest.size()};
+  auto arena = create_arena(name, layout, manifest);
+  const auto told = manifest_of(*arena, layout);
+  return std::make_shared<Memory>(std::move(arena), std::move(mapping), told);
 }
 
 std::shared_ptr<Memory> Memory::attach(const std::string& name) {
@@ -81,17 +109,27 @@ std::shared_ptr<Memory> Memory::attach(const std::string& name) {
   if (payload.size() < sizeof(Layout)) throw damaged(*arena);
   const auto& layout = *reinterpret_cast<const Layout*>(payload.data());
   if (layout.manifest_bytes > payload.size() - sizeof layout) throw damaged(*arena);
-  const auto manifest = payload.subspan(sizeof layout, layout.manifest_bytes);
-  return std::make_shared<Memory>(std::move(arena), layout.memory, manifest);
+  const auto manifest = manifest_of(*arena, layout);
+  const auto& [size, offset, location, on_gpu, in_file] = layout.memory;
+  if (location != Location::file) return std::make_shared<Memory>(std::move(arena), layout.memory, manifest);
+  auto mapping = of_arena(name, [&] { return FileMapping::find(in_file, arena->creator(), size); });
+  return std::make_shared<Memory>(std::move(arena), std::move(mapping), manifest);
 }
+
+Memory::Memory(std::shared_ptr<Arena> arena, std::unique_ptr<FileMapping> file, std::span<const std::byte> manifest)
+    : arena_(std::move(arena)),
+      size_(file->bytes().size()),
+      host_(file->bytes().data()),
+      file_(std::move(file)),
+      manifest_(manifest) {}
 
 Memory::Memory(std::shared_ptr<Arena> arena, const MemoryDescriptor& descriptor, std::span<const std::byte> manifest)
     : arena_(std::move(arena)), size_(descriptor.size), manifest_(manifest) {
   const auto payload = arena_->payload();
   const auto bytes = descriptor.bytes_in_arena();
   if (descriptor.offset > payload.size() || bytes > payload.size() - descriptor.offset) throw damaged(*arena_);
-  if (descriptor.on_gpu != 0) {
-    device_ = open(*arena_, descriptor.handle);
+  if (descriptor.location == Location::gpu) {
+    device_ = open(*arena_, descriptor.on_gpu);
   } else {
     host_ = payload.data() + descriptor.offset;
   }
@@ -126,12 +164,13 @@ void Memory::read(std::uint64_t offset, std::span<std::byte> bytes) const {
 void Memory::write(std::uint64_t offset, std::span<const std::byte> bytes) {
   check_range(offset, bytes.size());
   if (device_ != nullptr) return in_arena(identity().name, [&] { device_->write(offset, bytes); });
+  if (!is_writable()) throw error_about(identity().name, "shows bytes of a file, which nobody can write to");
   std::memcpy(host_ + offset, bytes.data(), bytes.size());
 }
 
 void Memory::protect() {
-  host_bytes();  // throws for memory of a GPU
-  arena_->protect();
+  host_bytes();       // throws for memory of a GPU
+  arena_->protect();  // bytes of a file are protected from the start
 }
 
 void Memory::pin(const Place& place) {

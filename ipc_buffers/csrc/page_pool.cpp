@@ -113,6 +113,10 @@ std::shared_ptr<PagePool> PagePool::over(const std::string& name, std::shared_pt
     throw std::invalid_argument("page pool '" + name + "': memory '" + memory_name +
                                 "' belongs to a pool already; take one of Memory.create()");
   }
+  if (!memory->is_writable()) {
+    throw std::invalid_argument("page pool '" + name + "': memory '" + memory_name +
+                                "' shows bytes of a file, which nobody can write to");
+  }
   Shape shape{static_cast<std::uint64_t>(num_pages), static_cast<std::uint64_t>(page_bytes), {}, {}, inode};
   std::copy(memory_name.begin(), memory_name.end(), shape.memory.begin());
   return std::shared_ptr<PagePool>(new PagePool(create_control(name, shape), std::move(memory)));

@@ -156,8 +156,8 @@ def test_products_that_are_wrong_end_the_worker(
 def test_a_worker_that_finds_them_damaged_has_them_loaded_before_the_next_start(
     shared_by_mps: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    daemon, loaded = shared_by_mps, list[Path]()
-    monkeypatch.setattr(EngineMemory, "load_again", lambda memory, model_dir: loaded.append(model_dir))
+    daemon, loaded = shared_by_mps, list[EngineMemory]()
+    monkeypatch.setattr(EngineMemory, "load_again", lambda memory: loaded.append(memory))
     before = daemon.engine.observation.worker_pids()
     daemon.loop.call_soon_threadsafe(daemon.engine._worker_ended, "decode", DAMAGED_WEIGHTS, 10**6)
     daemon.wait_healthy(False)

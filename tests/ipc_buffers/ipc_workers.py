@@ -33,6 +33,18 @@ def fill_memory(name: str, value: int) -> None:
     np.from_dlpack(Memory.attach(name))[:] = value
 
 
+def read_memory(name: str) -> None:
+    tell(np.from_dlpack(Memory.attach(name)).tobytes().hex())
+
+
+def hold_file(name: str, path: str, offset: int, size: int) -> None:
+    """Shows bytes of a file until it is killed."""
+    memory = Memory.map_file(name, path, offset, size)
+    tell("mapped")
+    sys.stdin.read()
+    memory.close()
+
+
 def churn_pages(name: str, request: int, rounds: int) -> None:
     """Takes pages, marks them, checks that nobody else wrote to them, gives them back. 0 rounds: until killed.
 

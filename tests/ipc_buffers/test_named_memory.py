@@ -158,7 +158,7 @@ def test_bad_arguments(memory: Memory) -> None:
 
 
 def test_a_damaged_layout_is_found(memory: Memory) -> None:
-    size_offset, data_offset, manifest_offset = 0, 8, 24 + 80
+    size_offset, data_offset, manifest_offset = 0, 8, 24 + 80 + 32
     path = Path("/dev/shm") / f"unifiedserve-{memory.name}"
     for field in (size_offset, data_offset, manifest_offset):
         with path.open("r+b") as file:

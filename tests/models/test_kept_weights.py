@@ -1,9 +1,10 @@
-"""Weights kept on disk: the same bytes again, and never those of something else."""
+"""Weights kept on disk: the same bytes again without a copy, and never those of something else."""
 
 import logging
 import shutil
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,12 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
 
-from ipc_buffers import Memory
+from ipc_buffers import ArenaError, Memory
 from unifiedserve.device import CPU
 from unifiedserve.memory import kept_weights
-from unifiedserve.memory.kept_weights import KeptWeights, Origin
+from unifiedserve.memory.kept_weights import KeptWeights, Origin, copy_all
 from unifiedserve.memory.tensors import SafetensorsFiles
-from unifiedserve.memory.weights import create_weights, load_weights, sum_in_host
+from unifiedserve.memory.weights import MemoryPlan, load_weights, plan_memory, sum_in_host
 
 
 class Kept(NamedTuple):
@@ -46,17 +47,51 @@ def kept(checkpoint: Path, arena_name: str, tmp_path: Path) -> Kept:
 
 
 @pytest.fixture
-def empty(checkpoint: Path) -> Iterator[Memory]:
-    memory = create_weights(
-        SafetensorsFiles(checkpoint), f"test-models-{uuid.uuid4().hex[:12]}", torch.bfloat16, "host"
-    )
-    yield memory
-    memory.unlink()
+def plan(checkpoint: Path) -> MemoryPlan:
+    """What the weights need, under another name than the one of `kept`."""
+    return plan_memory(SafetensorsFiles(checkpoint), f"test-models-{uuid.uuid4().hex[:12]}", torch.bfloat16, "host")
 
 
-def test_the_same_bytes_come_back(kept: Kept, empty: Memory) -> None:
-    assert kept.store.restore(empty, kept.origin)
-    assert torch.equal(CPU.view(empty), CPU.view(kept.memory))
+@contextmanager
+def found(kept: Kept, plan: MemoryPlan, origin: Origin | None = None) -> Iterator[Memory | None]:
+    memory = kept.store.find(plan, origin or kept.origin)
+    try:
+        yield memory
+    finally:
+        if memory:
+            memory.close()
+            memory.unlink()
+
+
+def test_the_same_bytes_come_back_as_they_are_in_the_file(kept: Kept, plan: MemoryPlan) -> None:
+    with found(kept, plan) as memory:
+        assert memory is not None
+        assert (memory.name, memory.manifest, memory.writable) == (plan.name, kept.memory.manifest, False)
+        assert torch.equal(CPU.view(memory), CPU.view(kept.memory))
+        assert CPU.view(memory).data_ptr() % 4096 == 0
+        assert str(kept.file) in Path("/proc/self/maps").read_text()
+        assert Path(f"/dev/shm/unifiedserve-{plan.name}").stat().st_size < len(plan.manifest) + 3 * 4096
+
+
+def test_a_copy_of_them_can_be_written(kept: Kept, plan: MemoryPlan) -> None:
+    source, target = kept.store.find(plan._replace(name=f"{plan.name}-kept"), kept.origin), plan.create()
+    assert source is not None
+    copy_all(source, target)
+    try:
+        assert target.writable
+        assert torch.equal(CPU.view(target), CPU.view(kept.memory))
+        with pytest.raises(ArenaError, match="does not exist"):
+            Memory.attach(f"{plan.name}-kept")
+    finally:
+        target.unlink()
+
+
+def test_they_stay_when_the_folder_is_cleared(kept: Kept, plan: MemoryPlan) -> None:
+    with found(kept, plan) as memory:
+        assert memory is not None
+        shutil.rmtree(kept.folder)
+        later = Memory.attach(plan.name)  # as a worker that is replaced
+        assert torch.equal(CPU.view(later), CPU.view(kept.memory))
 
 
 def test_a_file_is_one_that_others_can_read(kept: Kept) -> None:
@@ -64,27 +99,28 @@ def test_a_file_is_one_that_others_can_read(kept: Kept) -> None:
         assert torch.equal(file.get_tensor("memory"), CPU.view(kept.memory))
 
 
-def test_other_dtypes_and_ranks_have_files_of_their_own(kept: Kept, empty: Memory) -> None:
+def test_other_dtypes_and_ranks_have_files_of_their_own(kept: Kept, plan: MemoryPlan) -> None:
     other = kept.origin._replace(how="float32")
-    assert not kept.store.restore(empty, other)
+    assert kept.store.find(plan, other) is None
     kept.store.keep(kept.memory, sum_in_host(kept.memory), other)
     assert len(list(kept.folder.iterdir())) == 2
 
 
-def test_a_changed_checkpoint_is_read_again(kept: Kept, empty: Memory, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_changed_checkpoint_is_read_again(kept: Kept, plan: MemoryPlan, caplog: pytest.LogCaptureFixture) -> None:
     with kept.origin.files[0].open("ab") as file:
         file.write(b"changed")
     with caplog.at_level(logging.WARNING):
-        assert not kept.store.restore(empty, kept.origin)
+        assert kept.store.find(plan, kept.origin) is None
     assert "made again: the checkpoint, the program or the processor is another" in caplog.text
     kept.store.keep(kept.memory, sum_in_host(kept.memory), kept.origin)
-    assert kept.store.restore(empty, kept.origin)
+    with found(kept, plan) as memory:
+        assert memory is not None
     assert len(list(kept.folder.iterdir())) == 1, "the old one has been replaced"
 
 
-def test_weights_of_other_kernels_are_made_again(kept: Kept, empty: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_of_other_kernels_are_made_again(kept: Kept, plan: MemoryPlan, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("unifiedserve._core.instruction_sets", lambda: ["another"])
-    assert not kept.store.restore(empty, kept.origin)
+    assert kept.store.find(plan, kept.origin) is None
 
 
 @pytest.mark.parametrize("place", ["quantization/awq.py", "models/gguf/tensors.py", "models/gguf/towers/gemma3.py"])
@@ -100,7 +136,7 @@ def test_all_code_that_makes_bytes_counts(place: str, tmp_path: Path, monkeypatc
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(position=st.floats(0, 1, exclude_max=True), cut=st.booleans())
-def test_damaged_files_are_never_used(kept: Kept, empty: Memory, position: float, cut: bool) -> None:
+def test_damaged_files_are_never_used(kept: Kept, plan: MemoryPlan, position: float, cut: bool) -> None:
     kept.store.keep(kept.memory, sum_in_host(kept.memory), kept.origin)
     data = bytearray(kept.file.read_bytes())
     place = int(position * len(data))
@@ -109,10 +145,11 @@ def test_damaged_files_are_never_used(kept: Kept, empty: Memory, position: float
     else:
         data[place] ^= 0x41
     kept.file.write_bytes(data)
-    if kept.store.restore(empty, kept.origin):  # what was changed was of no meaning
-        assert torch.equal(CPU.view(empty), CPU.view(kept.memory))
-    else:
-        assert not list(kept.folder.iterdir())
+    with found(kept, plan) as memory:
+        if memory is not None:  # what was changed was of no meaning
+            assert torch.equal(CPU.view(memory), CPU.view(kept.memory))
+        else:
+            assert not list(kept.folder.iterdir())
 
 
 def test_without_room_it_goes_on_without(
@@ -126,14 +163,14 @@ def test_without_room_it_goes_on_without(
 
 
 def test_a_folder_that_cannot_be_made_is_no_obstacle(
-    kept: Kept, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    kept: Kept, plan: MemoryPlan, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").touch()
     store = KeptWeights(tmp_path / "file" / "weights")
     with caplog.at_level(logging.WARNING):
         store.keep(kept.memory, 0, kept.origin)
     assert "are not kept" in caplog.text
-    assert not store.restore(kept.memory, kept.origin)
+    assert store.find(plan, kept.origin) is None
 
 
 def test_nothing_is_left_of_a_file_whose_server_ends(kept: Kept) -> None:
@@ -142,10 +179,11 @@ def test_nothing_is_left_of_a_file_whose_server_ends(kept: Kept) -> None:
     assert [file.suffix for file in kept.folder.iterdir()] == [".safetensors"]
 
 
-def test_what_a_killed_server_has_left_is_overwritten(kept: Kept, empty: Memory) -> None:
+def test_what_a_killed_server_has_left_is_overwritten(kept: Kept, plan: MemoryPlan) -> None:
     part = kept.file.with_suffix(".part")
     kept.file.unlink()
     part.write_bytes(b"half")
     kept.store.keep(kept.memory, sum_in_host(kept.memory), kept.origin)
-    assert kept.store.restore(empty, kept.origin)
+    with found(kept, plan) as memory:
+        assert memory is not None
     assert not part.exists()

@@ -184,7 +184,7 @@ def test_with_a_memory_for_each_node_bytes_are_taken_near_it(
         taken.append(node)
         yield
 
-    monkeypatch.setattr("unifiedserve.engine.engine_memory.near_node", partial(near, weights))
+    monkeypatch.setattr("unifiedserve.engine.engine_weights.near_node", partial(near, weights))
     monkeypatch.setattr("unifiedserve.memory.shared.near_node", partial(near, pools))
     first, second = two_nodes
     config = EngineConfig.of(placement=f"vep@{first}+d@{second}", memories="numa", **SMALL)

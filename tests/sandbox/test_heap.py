@@ -1,11 +1,13 @@
 """Freed memory goes back when a process has worked and comes to rest, and only then."""
 
+import gc
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
-from unifiedserve.heap import _Rest
+from unifiedserve.heap import _Rest, without_collections
 
 PROGRAM = """
 import ctypes, gc, os, time
@@ -130,3 +132,11 @@ print(full - resident() > 15_000_000)
 def test_large_blocks_go_back_at_once(given: list[str], goes_back: str) -> None:
     done = subprocess.run([sys.executable, "-c", LARGE, *given], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == goes_back
+
+
+def test_collections_go_on_as_before() -> None:
+    with without_collections():
+        with suppress(ImportError), without_collections():
+            raise ImportError
+        assert not gc.isenabled()
+    assert gc.isenabled()

@@ -15,6 +15,7 @@ from unifiedserve.cli.leaving import leave
 from unifiedserve.cli.options import from_options, signature_of
 from unifiedserve.config import EngineConfig
 from unifiedserve.errors import ConfigError
+from unifiedserve.heap import without_collections
 from unifiedserve.observe.logs import log_of_server
 from unifiedserve.observe.start import StartReport, begin_step
 from unifiedserve.planning.options import PlanOptions
@@ -59,10 +60,11 @@ def serve(**options: Any) -> None:
         from unifiedserve.engine.zygote import shared_zygote
 
         shared_zygote()  # first, so that its imports go on beside ours
-        from unifiedserve.models.deferred_torch import import_torch
+        with without_collections():
+            from unifiedserve.models.deferred_torch import import_torch
 
-        import_torch()
-        from unifiedserve.server import daemon
+            import_torch()
+            from unifiedserve.server import daemon
 
         lost = asyncio.run(daemon.serve(config, listener, announce))
     if lost:

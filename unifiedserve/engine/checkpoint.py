@@ -7,6 +7,7 @@ from unifiedserve.config import EngineConfig
 from unifiedserve.config.checkpoint import CheckpointOptions
 from unifiedserve.engine.zygote import shared_zygote
 from unifiedserve.errors import ConfigError
+from unifiedserve.heap import without_collections
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.models.base import Processor
 from unifiedserve.models.default import DEFAULT_CHECKPOINT
@@ -31,8 +32,9 @@ def load_checkpoint(config: EngineConfig) -> Checkpoint:
     begin_step(f"finding the checkpoint of {options.model}" if options.model else "reading the bundled model")
     model_dir = _model_dir(options)
     zygote.preload(model_dir)
-    sampling = sampling_defaults(model_dir, options)
-    return Checkpoint(model_dir, load_processor(model_dir, _chat_template(options.chat_template)), sampling)
+    with without_collections():
+        sampling = sampling_defaults(model_dir, options)
+        return Checkpoint(model_dir, load_processor(model_dir, _chat_template(options.chat_template)), sampling)
 
 
 def _model_dir(options: CheckpointOptions) -> Path:

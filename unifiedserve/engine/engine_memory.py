@@ -9,30 +9,22 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
-import torch
 
 from ipc_buffers import Memory
 from unifiedserve.config import MIB, EngineConfig
 from unifiedserve.device import Device
 from unifiedserve.engine.buffer_sizes import dtype_of, plan_layout
 from unifiedserve.engine.device_sizes import DeviceSizes
+from unifiedserve.engine.engine_weights import EngineWeights
 from unifiedserve.engine.rehearsal import Footprint, rehearse_alone
 from unifiedserve.engine.resources import check_memory, shared_sizes
-from unifiedserve.engine.weight_source import bytes_by_memory, origin_of, sources_of_ranks, wanted_by
-from unifiedserve.memory.kept_weights import KeptWeights, Origin
-from unifiedserve.memory.numa_policy import near_node
+from unifiedserve.engine.weight_source import bytes_by_memory
 from unifiedserve.memory.shared import EngineLayout, PoolKey, SharedMemory, create_pages, free
-from unifiedserve.memory.tensors import Tensors
-from unifiedserve.memory.weights import create_weights, sum_in_host, write_weights
 from unifiedserve.models.base import Processor
 from unifiedserve.observe.start import begin_step
 from unifiedserve.placement import Stage
-from unifiedserve.placement.cores import cores_by_node
-from unifiedserve.placement.numa import nodes_of_ranks
-from unifiedserve.user_cache import weights_folder
 
 _log = logging.getLogger(__name__)
-_WORTH_KEEPING = 64 * MIB
 
 Rehearse = Callable[[SharedMemory, str, Collection[Stage]], Footprint]  # over buffers, with a dtype, of these stages
 
@@ -49,8 +41,6 @@ class EngineMemory:
         with the numbers, if the machine or a device has too little memory; nothing is left behind then.
         """
         self._config = config
-        self._model_dir = model_dir
-        self._kept = KeptWeights(weights_folder())
         self._processor = processor
         self._device = device
         self._engine_id = f"{os.getpid()}-{secrets.token_hex(3)}"
@@ -68,7 +58,8 @@ class EngineMemory:
             device,
         )
         self._sizes = DeviceSizes(config, processor, device)
-        sources = self._sources(model_dir)
+        self._weights = EngineWeights(config, model_dir, processor.config, device, self.dtype)
+        sources = self._weights.sources()
         self._weights_bytes = bytes_by_memory(self._layout, sources, processor.config, self.dtype)
         self.uses = self._sum("weights")  # bytes of the device's memory
         self._check()
@@ -79,10 +70,8 @@ class EngineMemory:
             undo.callback(lambda: free(self._pages.values()))
             early = beside.submit(self._take_pages) if device.room() is None else None  # their sizes are known
             begin_step(f"loading the weights, {self.uses['weights'] / MIB:,.0f} MiB in {self.dtype}")
-            self._weights: list[list[Memory]] = [[] for _ in sources]  # by rank, of each memory that has them
-            undo.callback(lambda: free(self._all_weights))
-            self._create_weights(sources)
-            self._fill_weights(sources)
+            undo.callback(self._weights.free)
+            self._weights.load(self._layout, sources)
             begin_step("taking memory for the KV cache and the buffers")
             self._layout = self._sized(rehearse)
             self.uses |= self._sum("KV cache", "patch buffer", "visual buffer")
@@ -107,91 +96,29 @@ class EngineMemory:
 
     def sum_weights(self) -> list[int]:
         """Return a sum over the bytes of each host copy of the weights, for comparison."""
-        return [sum_in_host(weights) for weights in self._all_weights if weights.place == "host"]
+        return self._weights.sum()
 
     def keep_weights(self, sums: Sequence[int]) -> None:
         """Keep host memory's weights on disk for the next start; takes seconds.
 
         `sums` are those of `sum_weights`.
         """
-        if not self._keeps:
-            return
-        ranks = [rank for rank, of_rank in enumerate(self._weights) for _ in of_rank]
-        for rank, weights, total in zip(ranks, self._all_weights, sums, strict=True):
-            self._kept.keep(weights, total, self._origin(rank))
+        self._weights.keep(sums)
 
-    def load_again(self, model_dir: Path) -> None:
+    def load_again(self) -> None:
         """Write the weights again, while nobody reads them. Raises ConfigError if the checkpoint cannot be read."""
-        self._write_weights(self._sources(model_dir))
+        self._weights.load_again()
 
     def free(self) -> None:
         """Remove every segment; safe to call twice."""
-        self._kept.close()
         self._owned.close()
 
     def arena_name(self, name: str) -> str:
         """Return a name for a further arena of this engine."""
         return f"{self._engine_id}-{name}"
 
-    @property
-    def _torch_dtype(self) -> torch.dtype:
-        dtype: torch.dtype = getattr(torch, self.dtype)
-        return dtype
-
-    @property
-    def _all_weights(self) -> list[Memory]:
-        return [weights for of_rank in self._weights for weights in of_rank]
-
-    def _sources(self, model_dir: Path) -> list[Tensors]:
-        return sources_of_ranks(self._config, model_dir, self._processor.config, self._device, self.dtype)
-
-    def _create_weights(self, sources: Sequence[Tensors]) -> None:
-        """Take room for the weights of each rank in each memory that needs some.
-
-        It is near the rank's cores.
-        """
-        for key, memory in self._layout.memories.items():
-            wanted = wanted_by(memory.networks, self._processor.config)
-            nodes = self._nodes_of_ranks(key, len(sources)) if memory.node is None else [memory.node] * len(sources)
-            ranks = zip(memory.weights_of_ranks, memory.place_of_ranks, sources, self._weights, nodes, strict=False)
-            for name, place, source, of_rank, node in ranks:
-                with near_node(node):
-                    of_rank.append(create_weights(source, name, self._torch_dtype, place, wanted))
-
-    def _nodes_of_ranks(self, memory: str, ranks: int) -> list[int | None]:
-        """Return the NUMA node of each rank in a memory.
-
-        It is None where workers' ranks have cores of several nodes.
-        """
-        workers = [each for each in self._config.machine.workers.instances if each.memory == memory]
-        cores = {each.cores for each in workers if self._config.machine.ranks_of(each) > 1}
-        if len(cores) != 1:
-            return [None] * ranks
-        return nodes_of_ranks(cores_by_node(cores.pop() or os.sched_getaffinity(0)), ranks)
-
-    @property
-    def _keeps(self) -> bool:
-        """Return whether weights are kept on disk, because they take a while to make."""
-        options = self._config.checkpoint
-        worth_it = self._device.panels(self.dtype) and self.uses["weights"] >= _WORTH_KEEPING
-        return worth_it and options.load_format == "auto" and not options.no_weight_cache
-
-    def _origin(self, rank: int) -> Origin:
-        return origin_of(self._config, self._model_dir, self.dtype, rank)
-
-    def _fill_weights(self, sources: Sequence[Tensors]) -> None:
-        """Read the weights that an earlier start has kept, and make all others."""
-        for rank, (of_rank, source) in enumerate(zip(self._weights, sources, strict=True)):
-            new = [each for each in of_rank if not (self._keeps and self._kept.restore(each, self._origin(rank)))]
-            if new:
-                write_weights(new, source)
-
     def _take_pages(self) -> None:
         self._pages = create_pages(self._layout, self._engine_id)
-
-    def _write_weights(self, sources: Sequence[Tensors]) -> None:
-        for of_rank, source in zip(self._weights, sources, strict=True):
-            write_weights(of_rank, source)
 
     def _sum(self, *uses: str) -> dict[str, int]:
         """Return the bytes of all memories for these uses."""

@@ -188,7 +188,7 @@ class Supervisor:
         self._memory.renew(keeps=keeps)
         if damaged:
             _log.warning("loading the weights anew: what is in the device's memory has been damaged")
-            self._memory.load_again(self._model_dir)
+            self._memory.load_again()
         self.start(placement, on_exit, learned)
 
     def stop(self) -> None:

@@ -1,6 +1,7 @@
-"""Keep weights on disk as they lie in memory, to start without packing or quantisation.
+"""Keep weights on disk as they lie in memory; the next start maps them.
 
 A file is in the safetensors format: one tensor of bytes, and as metadata what it was made from and its bytes' sum.
+The tensor begins at a page of memory.
 """
 
 import fcntl
@@ -17,20 +18,21 @@ from functools import cache
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-import numpy as np
 from safetensors import SafetensorError, safe_open
 
 import unifiedserve
-from ipc_buffers import Memory
+from ipc_buffers import ArenaError, Memory
 from unifiedserve import _core
 from unifiedserve.device import CPU
-from unifiedserve.memory.weights import sum_of
+from unifiedserve.memory.weights import MemoryPlan, sum_of
 
 _log = logging.getLogger(__name__)
 _TENSOR = "memory"
 _RESERVE = 2 << 30  # bytes that stay free on the disk
 _CHUNK = 16 << 20
-_PIECE = 2 << 20  # of a file, copied and summed up while it is in a core's caches
+_PIECE = 2 << 20  # of a memory, for one core
+_PAGE = 4096
+_LENGTH = 8  # bytes of the header's length, before it
 _DIGITS = 16
 _PACKAGE = Path(unifiedserve.__file__).parent
 #: what decides which bytes are made: the kernels' library, and the code that packs and quantises
@@ -65,20 +67,21 @@ class KeptWeights:
         """End what is being written; nothing is left of it."""
         self._closed.set()
 
-    def restore(self, memory: Memory, origin: Origin) -> bool:
-        """Fill host memory from its file; return whether there was a right one. The log says what is wrong with it."""
-        path = self._path(memory, origin)
+    def find(self, plan: MemoryPlan, origin: Origin) -> Memory | None:
+        """Return host memory that shows its file's bytes, which nobody can write to; None without a right file.
+
+        The log says what is wrong with the file.
+        """
+        path = self._path(plan, origin)
         if not path.exists():
-            return False
+            return None
         try:
-            if reason := _fill(memory, path, origin.state(memory.manifest)):
-                raise ValueError(reason)
-        except (OSError, IndexError, SafetensorError, ValueError) as error:
+            return _map(plan, path, origin.state(plan.manifest))
+        except (ArenaError, OSError, SafetensorError, ValueError) as error:
             _log.warning("the weights kept in %s are made again: %s", path, error)
             with suppress(OSError):
                 path.unlink()
-            return False
-        return True
+            return None
 
     def keep(self, memory: Memory, total: int, origin: Origin) -> None:
         """Write a memory to its file, unless that is there already.
@@ -93,7 +96,7 @@ class KeptWeights:
         except OSError as error:
             _log.warning("the weights are not kept in %s: %s", self._folder, error)
 
-    def _path(self, memory: Memory, origin: Origin) -> Path:
+    def _path(self, memory: Memory | MemoryPlan, origin: Origin) -> Path:
         return self._folder / f"{_digest(origin.name(), ' '.join(json.loads(memory.manifest)))}.safetensors"
 
     def _write(self, path: Path, memory: Memory, metadata: dict[str, str]) -> None:
@@ -125,32 +128,53 @@ class KeptWeights:
         os.fsync(file.fileno())
 
 
-def _fill(memory: Memory, path: Path, state: str) -> str:
-    """Copy a file's bytes into memory; return why they cannot be used, if that is so."""
-    with safe_open(path, framework="pt") as file:
-        metadata = file.metadata() or {}
-        if metadata.get("state") != state:
-            return "the checkpoint, the program or the processor is another"
-        total = _copy(file.get_tensor(_TENSOR).numpy(), memory)
-    return "" if str(total) == metadata.get("sum") else "it is damaged"
+def copy_all(source: Memory, target: Memory) -> None:
+    """Copy a host memory into another of its size, and give the source up."""
+    data = CPU.view(source).numpy().data
 
-
-def _copy(data: np.ndarray, memory: Memory) -> int:
-    """Copy uint8 [n] into memory, on all cores; return its sum as `sum_of` does."""
-
-    def copy(start: int) -> int:
-        piece = data[start : start + _PIECE]
-        memory.write(start, piece.data)
-        return sum_of(piece)
+    def copy(start: int) -> None:
+        target.write(start, data[start : start + _PIECE])
 
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
-        return sum(threads.map(copy, range(0, len(data), _PIECE))) % 2**64
+        list(threads.map(copy, range(0, len(data), _PIECE)))
+    source.close()
+    source.unlink()
+
+
+def _map(plan: MemoryPlan, path: Path, state: str) -> Memory:
+    """Return memory of a file's bytes. Raises ValueError, OSError, SafetensorError or ArenaError for wrong ones."""
+    with safe_open(path, framework="np") as file:
+        metadata = file.metadata() or {}
+    if metadata.get("state") != state:
+        raise ValueError("the checkpoint, the program or the processor is another")
+    memory = Memory.map_file(plan.name, str(path), _data_start(path), plan.size, plan.manifest)
+    try:
+        if str(_sum(memory)) != metadata.get("sum"):
+            raise ValueError("it is damaged")
+    except BaseException:
+        memory.close()
+        memory.unlink()
+        raise
+    return memory
+
+
+def _sum(memory: Memory) -> int:
+    """Return the sum of a host memory's bytes as `sum_of` does, on all cores."""
+    data = CPU.view(memory).numpy()
+    pieces = (data[start : start + _PIECE] for start in range(0, len(data), _PIECE))
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+        return sum(threads.map(sum_of, pieces)) % 2**64
+
+
+def _data_start(path: Path) -> int:
+    with path.open("rb") as file:
+        return _LENGTH + int.from_bytes(file.read(_LENGTH), "little")
 
 
 def _made_from(path: Path) -> str | None:
     """Return the state that a file was made from; None if there is no readable one."""
     try:
-        with safe_open(path, framework="pt") as file:
+        with safe_open(path, framework="np") as file:
             return (file.metadata() or {}).get("state")
     except (OSError, SafetensorError):
         return None
@@ -160,8 +184,8 @@ def _header(size: int, metadata: dict[str, str]) -> bytes:
     """Return the beginning of a safetensors file of one tensor: https://huggingface.co/docs/safetensors#format."""
     tensor = {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}
     text = json.dumps({"__metadata__": metadata, _TENSOR: tensor}).encode()
-    text += b" " * (-len(text) % 64)
-    return len(text).to_bytes(8, "little") + text
+    text += b" " * (-(_LENGTH + len(text)) % _PAGE)
+    return len(text).to_bytes(_LENGTH, "little") + text
 
 
 def _pieces(data: memoryview) -> Iterator[memoryview]:

@@ -63,6 +63,22 @@ Manifest = dict[str, Entry]
 Wanted = Callable[[str], bool]
 
 
+class MemoryPlan(NamedTuple):
+    """Describe a memory for weights: its name, bytes and place, and its manifest as JSON."""
+
+    name: str
+    size: int
+    place: str
+    manifest: bytes
+
+    def create(self) -> Memory:
+        """Take the memory. Raises ConfigError if the place has no room for it."""
+        try:
+            return Memory.create(self.name, self.size, self.place, self.manifest)
+        except ArenaError as error:
+            raise ConfigError(f"the weights need {self.size / 2**20:,.0f} MiB of shared memory: {error}") from error
+
+
 def all_tensors(name: str) -> bool:
     """Want a tensor, whichever it is."""
     return True
@@ -100,12 +116,15 @@ def create_weights(
     tensors: Tensors, memory_name: str, dtype: torch.dtype, place: str, wanted: Wanted = all_tensors
 ) -> Memory:
     """Take memory at a place for the tensors that are `wanted` by name. Raises ConfigError as `store_weights` does."""
+    return plan_memory(tensors, memory_name, dtype, place, wanted).create()
+
+
+def plan_memory(
+    tensors: Tensors, memory_name: str, dtype: torch.dtype, place: str, wanted: Wanted = all_tensors
+) -> MemoryPlan:
+    """Return what memory the tensors need that are `wanted` by name, from the headers alone."""
     manifest = plan_weights(tensors, dtype, wanted)
-    size = _size(manifest)
-    try:
-        return Memory.create(memory_name, size, place, json.dumps(manifest).encode())
-    except ArenaError as error:
-        raise ConfigError(f"the weights need {size / 2**20:,.0f} MiB of shared memory: {error}") from error
+    return MemoryPlan(memory_name, _size(manifest), place, json.dumps(manifest).encode())
 
 
 def write_weights(memories: Sequence[Memory], tensors: Tensors) -> None:

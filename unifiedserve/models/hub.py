@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from unifiedserve.errors import ConfigError
+from unifiedserve.heap import without_collections
 from unifiedserve.models.deferred_compiler import defer_compiler
+from unifiedserve.models.quick_listing import quicken_listing
 
 CHECKPOINT_FILES = ["*.json", "*.jinja", "*.txt", "*.model"]
 WEIGHT_FILES = ["*.safetensors"]
@@ -25,8 +27,10 @@ def load_transformers() -> Any:
     process that has imported one of them itself keeps it.
     """
     defer_compiler()
+    quicken_listing()
     checks = importlib.import_module("torch.distributed")
     with ExitStack() as undo:
+        undo.enter_context(without_collections())
         for name in _UNNEEDED:
             if name not in sys.modules:
                 sys.modules[name] = None  # type: ignore[assignment]  # import machinery: "not there"

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from unifiedserve.device import CPU, Device
 from unifiedserve.errors import ConfigError
+from unifiedserve.heap import without_collections
 from unifiedserve.memory.checkpoint import read_json
 from unifiedserve.models.base import LanguageAdapter, Processor
 from unifiedserve.models.hub import load_transformers
@@ -129,9 +130,10 @@ def load_adapter(
 @cache
 def preload(model_dir: Path) -> None:
     """Do once for a checkpoint what every `load_adapter` needs, and load nothing. Raises ConfigError as it does."""
-    config = load_config(model_dir)
-    _class(FAMILIES[config.model_type].adapter)
-    rehearse_loading(config)
+    with without_collections():
+        config = load_config(model_dir)
+        _class(FAMILIES[config.model_type].adapter)
+        rehearse_loading(config)
 
 
 def _class(name: str) -> Any:

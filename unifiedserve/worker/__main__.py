@@ -6,14 +6,17 @@ The programs are `zygote` and `new_interpreter`. Both need torch, of which parts
 import importlib
 import sys
 
+from unifiedserve.heap import without_collections
 from unifiedserve.models.deferred_torch import import_torch
 
 
 def main() -> None:
     """Run the process."""
     program = sys.argv.pop(1)
-    import_torch()
-    importlib.import_module(f"unifiedserve.worker.{program}").main()
+    with without_collections():
+        import_torch()
+        module = importlib.import_module(f"unifiedserve.worker.{program}")
+    module.main()
 
 
 if __name__ == "__main__":

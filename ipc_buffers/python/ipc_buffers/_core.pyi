@@ -140,8 +140,8 @@ class Memory:
     def attach(name: str) -> Memory:
         """Map a memory of another handle, by name; within a process that is one mapping on a GPU.
 
-        Raises ArenaError if there is no such memory, it is something else or still being created, its creator is dead or this
-        process does not see its GPU.
+        Raises ArenaError if there is no such memory, it is something else or still being created, its creator is dead or has
+        closed its file, or this process does not see its GPU.
         """
     @staticmethod
     def create(name: str, size: int, place: str = "host", manifest: typing_extensions.Buffer = b"") -> Memory:
@@ -150,6 +150,16 @@ class Memory:
         `manifest` is what others are told of the contents; it stays in host memory.
         Raises ArenaError if the place has no room for it, there is no such GPU or no driver, or the name is in use; ValueError
         for a bad name, size or place.
+        """
+    @staticmethod
+    def map_file(name: str, path: str, offset: int, size: int, manifest: typing_extensions.Buffer = b"") -> Memory:
+        """Map `size` bytes of a file for reading, from `offset`, a multiple of 4096; copies nothing.
+
+        All processes share the pages of the kernel's file cache. A write ends the process by SIGSEGV. The file may lose its
+        name meanwhile. It must not get shorter, because a read beyond its end ends the process by SIGBUS. Others attach
+        through this process, while it has the memory open, and must have the right to see its descriptors.
+        Raises ArenaError if the file cannot be mapped or is shorter, or the name is in use; ValueError as `create` does, and
+        for other offsets.
         """
     def __dlpack__(
         self,
@@ -182,7 +192,10 @@ class Memory:
     def unlink(self) -> None:
         """Remove the name, if it still is this memory's. Idempotent, and works after `close`."""
     def write(self, offset: int, data: typing_extensions.Buffer) -> None:
-        """Copy `data` to `offset`; done when it returns. Raises IndexError if it does not fit there."""
+        """Copy `data` to `offset`; done when it returns.
+
+        Raises IndexError if it does not fit there, ArenaError if these are bytes of a file.
+        """
     @property
     def manifest(self) -> bytes:
         """What its creator told of the contents."""
@@ -194,6 +207,9 @@ class Memory:
     @property
     def place(self) -> str:
         """Where it is: "host" or "cuda:N", as this process numbers its GPUs."""
+    @property
+    def writable(self) -> bool:
+        """Whether its bytes can be written: those of a file cannot."""
 
 class PagePool:
     """Fixed-size pages, used by many processes at once without a lock.
