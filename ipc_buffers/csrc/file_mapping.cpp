@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -24,6 +25,10 @@ std::unique_ptr<FileMapping> FileMapping::of(const std::string& path, std::uint6
     throw std::invalid_argument("bytes of a file begin at a multiple of " + std::to_string(Arena::kAlignment) +
                                 " and are 1 to " + std::to_string(Arena::kMaxBytes) + ", not " + std::to_string(size) +
                                 " from " + std::to_string(offset));
+  }
+  if (::prctl(PR_GET_DUMPABLE) != 1) {
+    throw ArenaError("others cannot map the file " + path +
+                     " through this process, because its program has capabilities or a user of its own");
   }
   return std::unique_ptr<FileMapping>(new FileMapping(path, offset, size));
 }

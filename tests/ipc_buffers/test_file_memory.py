@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import subprocess
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -121,6 +123,16 @@ def test_files_that_cannot_be_mapped(tmp_path: Path) -> None:
         Memory.map_file(name, "/dev/null", 0, 1)
     with pytest.raises(ArenaError, match=r"cannot be mapped: No such device|bytes, not"):
         Memory.map_file(name, str(tmp_path), 0, 1)
+
+
+def test_a_process_whose_descriptors_nobody_sees_maps_none(file: Path) -> None:
+    program = (
+        "import ctypes, sys; from ipc_buffers import Memory; ctypes.CDLL(None).prctl(4, 0)\n"  # PR_SET_DUMPABLE
+        "Memory.map_file('test-undumpable', sys.argv[1], 0, 4096)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(file)], capture_output=True, text=True, check=False)
+    assert "others cannot map the file" in done.stderr
+    assert not [arena for arena in list_arenas() if arena.name == "test-undumpable"]
 
 
 def test_its_descriptor_and_mapping_go_with_it(file: Path) -> None:

@@ -86,6 +86,19 @@ def test_a_copy_of_them_can_be_written(kept: Kept, plan: MemoryPlan) -> None:
         target.unlink()
 
 
+def test_a_file_that_cannot_be_mapped_stays(
+    kept: Kept, plan: MemoryPlan, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*arguments: object) -> Memory:
+        raise ArenaError("others cannot map the file")
+
+    monkeypatch.setattr(Memory, "map_file", refuse)
+    with caplog.at_level(logging.WARNING):
+        assert kept.store.find(plan, kept.origin) is None
+    assert "cannot be mapped, and are made again: others cannot map the file" in caplog.text
+    assert kept.file.exists()
+
+
 def test_they_stay_when_the_folder_is_cleared(kept: Kept, plan: MemoryPlan) -> None:
     with found(kept, plan) as memory:
         assert memory is not None

@@ -77,7 +77,10 @@ class KeptWeights:
             return None
         try:
             return _map(plan, path, origin.state(plan.manifest))
-        except (ArenaError, OSError, SafetensorError, ValueError) as error:
+        except ArenaError as error:
+            _log.warning("the weights kept in %s cannot be mapped, and are made again: %s", path, error)
+            return None
+        except (OSError, SafetensorError, ValueError) as error:
             _log.warning("the weights kept in %s are made again: %s", path, error)
             with suppress(OSError):
                 path.unlink()

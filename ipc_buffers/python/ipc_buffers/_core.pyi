@@ -158,8 +158,8 @@ class Memory:
         All processes share the pages of the kernel's file cache. A write ends the process by SIGSEGV. The file may lose its
         name meanwhile. It must not get shorter, because a read beyond its end ends the process by SIGBUS. Others attach
         through this process, while it has the memory open, and must have the right to see its descriptors.
-        Raises ArenaError if the file cannot be mapped or is shorter, or the name is in use; ValueError as `create` does, and
-        for other offsets.
+        Raises ArenaError if the file cannot be mapped or is shorter, this process lets nobody see its descriptors (prctl's
+        PR_GET_DUMPABLE), or the name is in use; ValueError as `create` does, and for other offsets.
         """
     def __dlpack__(
         self,
