@@ -1,5 +1,6 @@
 """What all tests share: the data folder, the GPU marker, and one thread for torch."""
 
+import contextlib
 import gc
 import os
 import signal
@@ -29,7 +30,12 @@ os.environ["OMP_NUM_THREADS"] = "1"
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 # Imports and the collection of tests leave no garbage worth the looking.
 gc.disable()
-# How long an example takes says how busy the machine is.
+# How long a server or an example takes says how busy the machine is. There is no other way to tell httpx once for all.
+with contextlib.suppress(ImportError):  # FlashCodec is tested without it, too
+    from httpx._config import DEFAULT_TIMEOUT_CONFIG
+
+    for bound in ("connect", "read", "write", "pool"):
+        setattr(DEFAULT_TIMEOUT_CONFIG, bound, 300.0)
 settings.register_profile("short", deadline=None, max_examples=40)
 settings.register_profile("long", deadline=None)
 settings.load_profile("short")
