@@ -264,8 +264,7 @@ async def test_a_client_that_leaves_at_any_time_leaves_no_connection_behind() ->
                 await asyncio.sleep(0)
             fetching.cancel()
             await asyncio.wait([fetching])
-            async with asyncio.timeout(20):
-                await site.left.wait()
+            await site.left.wait()
             site.answered.clear()
             site.left.clear()
     server.close()

@@ -41,9 +41,8 @@ async def test_head_of_a_stream_ends(engine: ScriptedEngine) -> None:
     async with listening(engine) as url, httpx.AsyncClient(base_url=url) as client:
         head = await client.head("/v1/events")
         assert head.headers["content-type"].startswith("text/event-stream")
-        async with asyncio.timeout(10):
-            while engine.live.watched:
-                await asyncio.sleep(0.01)
+        while engine.live.watched:
+            await asyncio.sleep(0.01)
 
 
 async def test_a_wrong_method_is_told_all_that_there_are(client: httpx.AsyncClient) -> None:

@@ -291,7 +291,7 @@ async def test_silent_connections_make_room_for_new_ones() -> None:
     async with listening(ScriptedEngine(), connections=8) as url:
         silent = [await asyncio.open_connection(*address(url)) for _ in range(20)]
         assert await answers(url)
-        assert await asyncio.wait_for(silent[0][0].read(), 30) == b""  # the oldest were closed
+        assert await silent[0][0].read() == b""  # the oldest were closed
         for _, writer in silent:
             writer.close()
 
@@ -303,7 +303,7 @@ async def test_a_head_that_does_not_come_ends_the_connection(
     monkeypatch.setattr(connections, "_HEAD_SECONDS", 0.1)
     reader, writer = await asyncio.open_connection(*address(url))
     writer.write(sent)
-    assert await asyncio.wait_for(reader.read(), 30) == b""
+    assert await reader.read() == b""
     writer.close()
 
 
