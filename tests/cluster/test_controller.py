@@ -261,6 +261,8 @@ async def test_a_lost_node_is_told_of_with_its_last_url(table: Table, monkeypatc
     table.silent = {actor for actor in table.names() if actor.startswith("a-")}
     while (await controller.status()).pools[0].nodes[0].phase is not Phase.LOST:
         await asyncio.sleep(0.001)
+    table.told.clear()
+    await until(lambda: bool(table.told))
     assert [each.url for each in table.members("router-0")] == ["http://127.0.0.1:9/a-0"]
     table.silent.clear()
     await ready(controller)
@@ -317,8 +319,7 @@ async def test_a_node_that_babbles_is_looked_at_again(monkeypatch: pytest.Monkey
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     watch = LoadWatch(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-    async with asyncio.timeout(20):
-        await until(lambda: watch.load is not None)
+    await until(lambda: watch.load is not None)
     watch.end()
     server.close()
 

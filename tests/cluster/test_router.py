@@ -48,9 +48,8 @@ class Cluster:
 
     async def wait_for(self, condition: Callable[[], bool]) -> None:
         """Return when the router has heard of something."""
-        async with asyncio.timeout(20):
-            while not condition():
-                await self.router.nodes.wait(1)
+        while not condition():
+            await self.router.nodes.wait(1)
 
     async def told(self, nodes: list[FakeNode], **fields: Any) -> None:
         """Tell the router of these nodes, and wait until they take requests."""
@@ -58,6 +57,20 @@ class Cluster:
         self.router.nodes.follow([Member(name=names[each.url], pool="p", url=each.url, **fields) for each in nodes])
         if not fields:
             await self.wait_for(lambda: sum(each.takes_requests for each in self.router.nodes.each()) == len(nodes))
+
+
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the router wait for nodes that answer, however long this machine keeps them from it."""
+    for module in ("nodes", "holders", "plans", "timeline"):
+        monkeypatch.setattr(f"unifiedserve.cluster.router.{module}._PATIENCE", aiohttp.ClientTimeout(total=300))
+    monkeypatch.setattr("unifiedserve.cluster.router.relay._UNTIL_A_NODE", float("inf"))
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the router look at a silent node again soon."""
+    monkeypatch.setattr("unifiedserve.cluster.router.nodes._PATIENCE", aiohttp.ClientTimeout(total=0.7))
 
 
 @contextlib.asynccontextmanager
@@ -69,7 +82,7 @@ async def cluster(*nodes: FakeNode, policy: Policy = Policy.COST, tracer: Any = 
     for node in nodes:
         await node.start()
     router = Router(policy, nobody(), tracer)
-    async with router.running(), served(router) as url, httpx.AsyncClient(base_url=url, timeout=60) as client:
+    async with router.running(), served(router) as url, httpx.AsyncClient(base_url=url, timeout=300) as client:
         own = Cluster(client, router, list(nodes))
         await own.told(list(nodes))
         yield own
@@ -94,7 +107,7 @@ async def test_it_says_so_when_it_hears_no_more_of_its_members(
     (tmp_path / "members").touch()
     with (tmp_path / "members").open() as file:  # only pipes and sockets can be followed
         monkeypatch.setattr(sys, "stdin", file)
-        async with Router(Policy.COST, told(FROM_STDIN)).running(), asyncio.timeout(20):
+        async with Router(Policy.COST, told(FROM_STDIN)).running():
             while not caplog.records:
                 await asyncio.sleep(0.001)
     assert "the members stay as they are" in caplog.text
@@ -193,8 +206,7 @@ async def test_who_leaves_is_aborted_at_the_node() -> None:
             async for line in answer.aiter_lines():
                 if line.startswith("data: 3 "):
                     break
-        async with asyncio.timeout(10):
-            await node.left.wait()
+        await node.left.wait()
 
 
 async def test_draining_nodes_get_nothing_new() -> None:
@@ -306,14 +318,13 @@ async def test_compressed_requests_are_read_as_others(encoding: str) -> None:
 async def test_a_body_that_stalls_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("unifiedserve.server.requests.body._PATIENCE", 0.2)
 
-    async def stalling() -> AsyncIterator[bytes]:
-        yield b'{"messages":'
-        await asyncio.sleep(5)
-
     async with cluster(FakeNode()) as own:
-        answer = await own.client.post(CHAT, content=stalling(), headers={"content-type": "application/json"})
-        assert answer.status_code == 408
+        reader, writer = await asyncio.open_connection(own.client.base_url.host, own.client.base_url.port)
+        head = f"POST {CHAT} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        writer.write(f'{head}Content-Length: 99\r\n\r\n{{"messages":'.encode())
+        assert b" 408 " in await reader.readuntil(b"\r\n")
         assert own.router.bodies.bytes == 0
+        writer.close()
 
 
 async def test_names_that_others_point_at_a_router_are_refused() -> None:
@@ -328,6 +339,7 @@ async def test_names_that_others_point_at_a_router_are_refused() -> None:
         assert (await own.client.get("/ready", headers={"host": "evil.com"})).status_code == 200
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_a_router_holds_so_many_bytes_together() -> None:
     node = FakeNode()
     node.hangs_at = 3
@@ -337,11 +349,12 @@ async def test_a_router_holds_so_many_bytes_together() -> None:
         async with own.client.stream("POST", CHAT, json=asked(messages=[{"role": "user", "content": "x" * 500}])):
             assert (await own.client.post(CHAT, json=long)).status_code == 503
         assert (await own.client.post(CHAT, json=asked(messages=["x" * 1000]))).status_code == 413
-        async with asyncio.timeout(10):
-            while own.router.bodies.bytes:
-                await own.client.get("/health")
+        while own.router.bodies.bytes:
+            await own.client.get("/health")
         node.hangs_at = None
         node.silent.clear()
+        (known,) = own.router.nodes.each()
+        await own.wait_for(lambda: known.takes_requests)
         assert (await own.client.post(CHAT, json=long)).text == WHOLE
 
 
@@ -380,8 +393,7 @@ async def test_a_file_is_kept_for_the_model_that_its_upload_names() -> None:
         second.kept = {"/v1/files/file-abc"}
         video = [{"role": "user", "content": [{"type": "video_url", "video_url": {"url": "file-abc"}}]}]
         for fields, served in (({"model": "b"}, 200), ({}, 200), ({"model": "a"}, 404)):
-            async with asyncio.timeout(5):
-                answer = await own.client.post(CHAT, json=asked(messages=video, **fields))
+            answer = await own.client.post(CHAT, json=asked(messages=video, **fields))
             assert answer.status_code == served
         assert "/v1/files?model=a" in answer.json()["error"]["message"]
         assert (len(first.requests), len(second.requests)) == (0, 3)
@@ -402,7 +414,7 @@ async def test_the_next_turn_of_a_conversation_goes_where_the_first_was() -> Non
 @pytest.mark.parametrize("token", [-1, 0, 17])
 async def test_nobody_waits_for_a_node_that_hangs(token: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("unifiedserve.cluster.router.nodes._PATIENCE", aiohttp.ClientTimeout(total=1.5))
-    monkeypatch.setattr("unifiedserve.cluster.router.nodes._AWAY", 0.0)
+    monkeypatch.setattr("unifiedserve.cluster.router.nodes._AWAY", 1.0)
     first, second = FakeNode(), FakeNode(wait=1.0)
     first.hangs_at = token
     async with cluster(first, second) as own:
@@ -412,6 +424,7 @@ async def test_nobody_waits_for_a_node_that_hangs(token: int, monkeypatch: pytes
         assert second.requests[0].get("resume") == (None if token < 0 else [list(range(token))] if token else [])
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_others_take_over_from_a_node_that_is_silent_for_two_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long one that nobody could replace would be waited for."""
     monkeypatch.setattr("unifiedserve.cluster.router.nodes._AWAY", float("inf"))
