@@ -70,9 +70,8 @@ async def routed(url: str, way: BreakingWay) -> AsyncIterator[httpx.AsyncClient]
         members = [Member(name=name, pool="p", url=each) for name, each in (("broken", broken), ("whole", url))]
         for known in (members[:1], members):
             router.nodes.follow(known)
-            async with asyncio.timeout(20):
-                while not all(node.takes_requests for node in router.nodes.each()):
-                    await router.nodes.wait(1)
+            while not all(node.takes_requests for node in router.nodes.each()):
+                await router.nodes.wait(1)
         yield client
     proxy.close()
     await asyncio.gather(*filter(None, way.connections))
