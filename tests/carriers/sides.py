@@ -17,7 +17,7 @@ from unifiedserve.carriers.choose import open_carrier
 from unifiedserve.carriers.setting import Setting
 
 TOKEN = secrets.token_hex(32)
-SETTING = Setting("tiny, float32, 16 tokens a page", TOKEN)
+SETTING = Setting("tiny, float32, 16 tokens a page", TOKEN, patience=300.0)  # for busy machines
 SIZES = {"kv": (64, 4096), "visual": (32, 1536)}  # pages, and bytes of one
 _numbers = itertools.count()
 

@@ -19,7 +19,7 @@ from typing import Any
 class SourceProcess:
     """Such a process, as a test sees it."""
 
-    def __init__(self, kind: str, token: str, patience: float = 10.0) -> None:
+    def __init__(self, kind: str, token: str, patience: float = 300.0) -> None:
         self._process = subprocess.Popen(
             [sys.executable, str(Path(__file__)), kind, token, str(patience)],
             stdin=subprocess.PIPE,

@@ -252,7 +252,8 @@ def test_shut_ends_what_is_under_way_and_all_threads(kind: str, make_side: MakeS
     for _ in range(5):
         round_()
     assert len(os.listdir("/proc/self/task")) <= threads
-    assert len(os.listdir("/proc/self/fd")) <= files + 1, "the source may not have noticed the last one"
+    while len(os.listdir("/proc/self/fd")) > files + 1:  # the source has not noticed all
+        os.sched_yield()
 
 
 def test_nothing_is_read_by_who_is_shut(kind: str, make_side: MakeSide) -> None:
@@ -276,7 +277,9 @@ def test_a_process_reads_from_another(kind: str, make_side: MakeSide, start_sour
 @pytest.mark.parametrize("step", ["before", "meanwhile", "after"])
 def test_a_source_that_is_killed(kind: str, make_side: MakeSide, start_source: StartSource, step: str) -> None:
     """Either all pages come, or an error says that they do not; the next source is read as if nothing had been."""
-    target, dying, living = make_side(kind, replace(SETTING, patience=2.0)), start_source(kind, TOKEN), make_side(kind)
+    patience = 2.0 if kind == "nixl" else SETTING.patience  # the kernel tells at once who has died; NIXL does not
+    target, living = make_side(kind, replace(SETTING, patience=patience)), make_side(kind)
+    dying = start_source(kind, TOKEN)
     pages, epochs = dying.fill("kv", 60, 5)
     into = target.take("kv", 60)
     if step == "after":
