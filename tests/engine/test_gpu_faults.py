@@ -52,6 +52,8 @@ def shared_by_mps(order_file: Path) -> Iterator[Daemon]:
         patch.setenv("FAKE_MPS_ORDERS", str(order_file))
         folder = Path(tempfile.mkdtemp(dir="/tmp"))  # short, as sockets' addresses are
         patch.setattr(mps_daemon.tempfile, "tempdir", str(folder))
+        for name in ("_START_SECONDS", "_ORDER_SECONDS"):
+            patch.setattr(mps_daemon, name, 300.0)  # a busy machine starts the stand-in late
         device = CpuDevice()
         device.sharing = Mps(CONFIG)
         patch.setattr(supervisor, "select_device", lambda config: device)
