@@ -42,4 +42,4 @@ def manner(url: str, dialect: str = "vllm", **fields: Any) -> Manner:
 def http(url: str) -> httpx.AsyncClient:
     from unifiedserve.bench.client.connection import connect
 
-    return connect(url, silence=30.0)
+    return connect(url, silence=300.0)
