@@ -230,6 +230,7 @@ def test_a_collector_gets_what_is_left_at_the_end_of_the_process(collector: HTTP
         **os.environ,
         "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
         "OTEL_EXPORTER_OTLP_COMPRESSION": "none",
+        "OTEL_EXPORTER_OTLP_TIMEOUT": "300",
         "OTEL_RESOURCE_ATTRIBUTES": "service.name=ours",
     }
     subprocess.run([sys.executable, "-c", CODE], env=environment, check=True)
