@@ -40,7 +40,7 @@ def run(out: Path, *items: dict[str, Any], deadline: float = 600) -> tuple[subpr
         env=environment,
         stdout=subprocess.PIPE,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     return done, {record["item"]: record for record in json.loads((out / "results.json").read_text())["items"]}
 
@@ -135,7 +135,7 @@ def test_the_deadline_is_for_all(tmp_path: Path) -> None:
 
 
 def test_what_hangs_does_not_take_what_is_reserved_for_later_items(tmp_path: Path) -> None:
-    _, records = run(tmp_path, item("hangs"), found("later") | {"reserved": 20}, deadline=MARGIN + 22)
+    _, records = run(tmp_path, item("hangs"), found("later") | {"reserved": 200, "limit": 200}, deadline=MARGIN + 202)
     assert records["hangs"]["error"].endswith(" s (deadline)")
     assert records["later"]["status"] == "ok"
 
