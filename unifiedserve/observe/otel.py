@@ -179,26 +179,29 @@ def _send(tracer: "Tracer", trace: Trace) -> None:
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     now = time.monotonic()
+    origin = time.time_ns() - time.monotonic_ns()  # one for all spans: what comes between two looks would part them
     root = tracer.start_span(
         f"{trace.operation} {trace.model}",
         TraceContextTextMapPropagator().extract(trace.caller),
         api.SpanKind.SERVER,
         _attributes(trace),
-        start_time=_nanoseconds(trace.arrival),
+        start_time=origin + _nanoseconds(trace.arrival),
     )
     if trace.error is not None:
         root.set_status(api.StatusCode.ERROR)
     inside = api.set_span_in_context(root)
     for stage in Stage:
         if (work := trace.work.get(stage)) is not None and work.steps:
-            _send_stage(tracer, inside, stage, work)
-    root.end(_nanoseconds(now))
+            _send_stage(tracer, inside, stage, work, origin)
+    root.end(origin + _nanoseconds(now))
 
 
-def _send_stage(tracer: "Tracer", inside: "Context", stage: Stage, work: _Work) -> None:
+def _send_stage(tracer: "Tracer", inside: "Context", stage: Stage, work: _Work, origin: int) -> None:
+    """Send a stage's work, by a monotonic clock that began `origin` nanoseconds after 1970 did."""
     figures = {f"{_NAME}.steps": work.steps, f"{_NAME}.queue_seconds": work.queued}
-    span = tracer.start_span(stage.value, inside, attributes=figures, start_time=_nanoseconds(work.start))
-    span.end(_nanoseconds(work.end))
+    start = origin + _nanoseconds(work.start)
+    span = tracer.start_span(stage.value, inside, attributes=figures, start_time=start)
+    span.end(origin + _nanoseconds(work.end))
 
 
 def _attributes(trace: Trace) -> "dict[str, AttributeValue]":
@@ -219,6 +222,5 @@ def _attributes(trace: Trace) -> "dict[str, AttributeValue]":
     return attributes
 
 
-def _nanoseconds(monotonic: float) -> int:
-    """Return a time of the monotonic clock in nanoseconds since 1970."""
-    return time.time_ns() - time.monotonic_ns() + int(monotonic * 1e9)
+def _nanoseconds(seconds: float) -> int:
+    return int(seconds * 1e9)
