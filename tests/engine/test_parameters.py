@@ -1,6 +1,5 @@
 """Requests that steer the sampling, the order or the shape of answers, by the daemon as users have it."""
 
-import concurrent.futures
 from typing import Any
 
 import openai
@@ -63,12 +62,11 @@ def test_a_deadline_ends_a_request_with_its_reason(daemon: Daemon, placement: st
 @pytest.mark.daemon(max_requests=2, max_running=1)
 def test_the_lower_priority_number_goes_first(daemon: Daemon) -> None:
     """One sequence decodes at a time: first come, first served would keep the second one until the first has ended."""
-    slow = ask(daemon, RIVER, max_tokens=3000, stream=True, extra_body={"priority": 5, "ignore_eos": True})
-    chunks = iter(slow)
-    next(chunks)
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        rest = pool.submit(lambda: [chunk.choices[0].finish_reason for chunk in chunks])
-        assert tokens(daemon, RIVER, extra_body={"priority": -5, "return_token_ids": True})
-        assert not rest.done()
-        assert rest.result()[-1] == "length"
+    slow = ask(daemon, RIVER, max_tokens=8000, stream=True, extra_body={"priority": 5, "ignore_eos": True})
+    next(iter(slow))
+    assert tokens(daemon, RIVER, extra_body={"priority": -5, "return_token_ids": True})
+    daemon.wait_for(lambda: daemon.engine.observation.in_flight < 2)
+    assert daemon.engine.observation.in_flight == 1, "the first one has ended before"
+    daemon.wait_for(lambda: bool(daemon.engine.observation.worked_on("decode")))
+    slow.close()
     daemon.wait_idle()

@@ -94,11 +94,14 @@ def test_a_killed_worker_costs_none(daemon: Daemon, expected: tuple[list[int], t
     ids = [70 + number % 200 for number in range(1500)]
     whole = partial(complete, daemon, ids, echo=True, max_tokens=0, logprobs=0)
     before = whole().choices[0].logprobs.token_logprobs
+    decode = seen.worker_pids()["decode"]
+    os.kill(decode, signal.SIGSTOP)  # so that the short one has not ended before the long one comes
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         short = pool.submit(ask, daemon, *PARTS, max_tokens=100, **SCORED)
         long = pool.submit(whole)
         daemon.wait_for(lambda: seen.in_flight == 2 and seen.buffers().get((FIRST_MEMORY, "kv"), (0, 0))[0] > 0)
         os.kill(seen.worker_pids()["encode-prefill"], signal.SIGKILL)
+        os.kill(decode, signal.SIGCONT)
         check(short.result().prompt_logprobs, *expected)
         assert long.result().choices[0].logprobs.token_logprobs[1:] == pytest.approx(before[1:], abs=1e-4)
     daemon.wait_idle()
