@@ -39,7 +39,7 @@ def test_64_mixed_requests_complete_and_free_everything(daemon: Daemon, clips: C
 def test_a_client_that_leaves_frees_everything(daemon: Daemon, clips: Clips, placement: str) -> None:
     aborted = metric(daemon, "num_aborted_requests_total")
     for content in ([text_part("Tell me a story.")], [video_part(clips(64)), text_part("What happens?")]):
-        stream = ask(daemon, *content, stream=True, max_tokens=4000, extra_body={"ignore_eos": True})
+        stream = ask(daemon, *content, stream=True, max_tokens=6000, extra_body={"ignore_eos": True})
         next(iter(stream))
         stream.close()
     daemon.wait_idle()
