@@ -257,7 +257,8 @@ def test_nothing_of_a_server_stays_behind(
 
     with pytest.raises(reason):
         run()
-    assert not any(map(lives, found))
+    while any(map(lives, found)):  # a busy machine ends late what was killed
+        os.sched_yield()
 
 
 def test_a_server_that_ends_at_once_says_so(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from questions import TOKENS, Question, answer, question
 from reference import Reference
 
 pytestmark = pytest.mark.daemon(
-    "its workers are several ranks", tensor_parallel_size=2, encoder_ranks="tp2", worker_timeout=3.0
+    "its workers are several ranks", tensor_parallel_size=2, encoder_ranks="tp2", worker_timeout=10.0
 )
 
 WHOLE: dict[str, Any] = {"max_tokens": 150, "extra_body": {"return_token_ids": True, "ignore_eos": True}}
