@@ -151,6 +151,8 @@ class Engine:
         """
         running = self._started
         self.metrics.request_arrived()
+        if request.sampling.grammar is not None:
+            running.workers.expect_grammar()  # as it is tried out now, which takes longer
         active = await running.arrivals.take(request)
         alarm = running.lifecycle.set_alarm(active, request.deadline)
         trace = self._watching.traces.begin(request, active.arrival, self.model_name)

@@ -15,7 +15,7 @@ from unifiedserve.engine.threads import in_thread, open_in_thread
 from unifiedserve.engine.worker_processes import OnExit
 from unifiedserve.memory.shared import SharedMemory
 from unifiedserve.messages.encoding import Features
-from unifiedserve.messages.wire import Message, Placed, Shutdown
+from unifiedserve.messages.wire import GrammarAhead, Message, Placed, Shutdown
 from unifiedserve.models.base import Processor
 from unifiedserve.observe.broadcast import Broadcast
 from unifiedserve.placement import Placement
@@ -104,6 +104,11 @@ class Workers:
     def send(self, instance: str, message: Message) -> None:
         """Queue a message for an instance. Raises RequestError for one that is too large for its inbox."""
         self._link.send(instance, message)
+
+    def expect_grammar(self) -> None:
+        """Have the workers load what grammars need, if they have not."""
+        for instance in self._config.machine.workers.instances:
+            self.send(instance.name, GrammarAhead())
 
     async def replace(self, name: str, decide: Callable[[], Placement | None], learned: Learned) -> None:
         """Replace one worker over the same memory, and tell the others. It has no part in any request.

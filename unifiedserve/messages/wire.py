@@ -255,6 +255,10 @@ class OutputReady(msgspec.Struct, tag=True):
     """Report that a thread of the receiver has finished something. It decodes media or encodes."""
 
 
+class GrammarAhead(msgspec.Struct, tag=True):
+    """Announce a request with a grammar, while it is tried out: what a grammar needs takes a while to load."""
+
+
 class Placed(msgspec.Struct, tag=True):
     """Announce the instances from now on. The one named `changed` hosts other stages than before."""
 
@@ -500,6 +504,7 @@ Message = (
     | HandOver
     | PagesFreed
     | OutputReady
+    | GrammarAhead
     | Placed
     | Reborn
     | Forget

@@ -106,14 +106,22 @@ class Grammars:
         self._compiled: LRUCache[str, LLMatcher] = LRUCache(_KEPT)
         self._lock = threading.Lock()
         self._tokenizer: Future[LLTokenizer] = Future()
+        self._begun = False
         self._load_tokenizer = tokenizer
 
     def start(self) -> None:
-        """Load the tokenizer in a thread of its own. It may take seconds; until then the other methods wait."""
-        threading.Thread(target=self._load, name="grammars", daemon=True).start()
+        """Load the tokenizer in a thread of its own, once. It may take seconds and tens of MiB."""
+        with self._lock:
+            begun, self._begun = self._begun, True
+        if not begun:
+            threading.Thread(target=self._load, name="grammars", daemon=True).start()
 
     def matcher(self, grammar: str) -> Matcher:
-        """Return a matcher for an answer without tokens yet; raises GrammarError if the grammar cannot be compiled."""
+        """Return a matcher for an answer without tokens yet; raises GrammarError if the grammar cannot be compiled.
+
+        It waits until the tokenizer is loaded.
+        """
+        self.start()
         tokenizer = self._tokenizer.result()
         with self._lock:
             compiled = self._compiled.get(grammar) or LLMatcher(tokenizer, grammar, log_level=0, limits=_LIMITS)
@@ -127,7 +135,8 @@ class Grammars:
         self.matcher(grammar).allowed((), self._vocabulary)
 
     def wait(self) -> None:
-        """Wait until the tokenizer is there; raises GrammarError if it cannot be used."""
+        """Load the tokenizer, unless it is there; raises GrammarError if it cannot be used."""
+        self.start()
         self._tokenizer.result()
 
     def _load(self) -> None:

@@ -178,7 +178,6 @@ def _language_lane(
     )
     known = spec.decode_step  # it would not be alone now, and there may be no free page
     decode_step = (known or measure_lone_step(model, stages.decode)) if generates(spec, model.adapter) else None
-    grammars.start()  # not beside the measurement
     rests = model.adapter.device.sharing.rests
     budget = budget_of(spec.config, model.kv.pool.num_pages, decode_step or 0.0, rests=rests)
     known_steps = steps_of(spec.profile, torch.get_num_threads()) if spec.profile else None

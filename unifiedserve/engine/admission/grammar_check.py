@@ -131,7 +131,6 @@ def _reason(grammars: Grammars, grammar: str) -> str:
 def _answer_all() -> None:
     setup = msgspec.json.decode(sys.stdin.buffer.readline(), type=_Setup)
     grammars = Grammars(lambda: setup.tokenizer, setup.vocab_size, setup.eos_token_ids)
-    grammars.start()
     grammars.wait()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     for line in sys.stdin.buffer:

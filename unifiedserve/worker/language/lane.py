@@ -17,6 +17,7 @@ from unifiedserve.messages.wire import (
     Embeddings,
     FilledPages,
     Generation,
+    GrammarAhead,
     HandOver,
     Message,
     Patches,
@@ -75,6 +76,7 @@ class LanguageLane:
         self._encode = stages.encode
         self._prefill = stages.prefill
         self._decode = stages.decode
+        self._sampler = stages.sampler
         self._hosted = hosted
         self._budget = budget
         self._port = port
@@ -117,6 +119,9 @@ class LanguageLane:
             case Released():
                 self._sender.release(message)
                 self._freed.by_sender()
+            case GrammarAhead():
+                if self._hosted & {Stage.PREFILL, Stage.DECODE}:
+                    self._sampler.expect_grammar()
             case Rehearse():
                 self._port.outbox.to_engine(rehearse(self._model, self._hosted, self._budget, message))
 

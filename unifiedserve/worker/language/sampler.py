@@ -35,6 +35,10 @@ class Sampler:
         self._matchers: dict[Key, Matcher] = {}
         self._seen: dict[Key, Seen] = {}
 
+    def expect_grammar(self) -> None:
+        """Begin to load what a sequence with a grammar will need."""
+        self._grammars.start()
+
     def next_tokens(
         self, sequences: list[Sequence], logits: Tensor, drafts: list[list[int]] | None = None
     ) -> list[Token]:

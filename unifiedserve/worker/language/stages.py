@@ -27,6 +27,7 @@ class LanguageStages(NamedTuple):
     encode: EncodeStage
     prefill: PrefillStage
     decode: DecodeStage
+    sampler: Sampler  # of prefill and decode
 
     @classmethod
     def build(
@@ -57,4 +58,5 @@ class LanguageStages(NamedTuple):
             EncodeStage(model.adapter, patches, visual, prompts),
             PrefillStage(model, visual, instance, sampler, prompts),
             DecodeStage(model, visual, instance, sampler, speculation, ahead, table),
+            sampler,
         )
