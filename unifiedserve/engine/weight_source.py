@@ -16,7 +16,7 @@ from unifiedserve.memory.cut_tensors import CutTensors
 from unifiedserve.memory.kept_weights import Origin
 from unifiedserve.memory.panels import PanelTensors
 from unifiedserve.memory.shared import EngineLayout
-from unifiedserve.memory.tensors import SafetensorsFiles, StoredWeights, Tensors, Weights
+from unifiedserve.memory.tensors import Header, SafetensorsFiles, StoredWeights, Tensors, Weights
 from unifiedserve.memory.weights import Wanted, all_tensors, weights_bytes
 from unifiedserve.models.dummy import DummyTensors
 from unifiedserve.models.loading import networks_of_checkpoint
@@ -178,5 +178,5 @@ def _part_of(source: StoredWeights, part: RankPart | None, model_config: Any) ->
     return CutTensors(source, lambda name: part.encoder.stored or network_of(name) is Network.LANGUAGE, cut)
 
 
-def _no_matrices(name: str) -> bool:
+def _no_matrices(header: Header) -> bool:
     return False

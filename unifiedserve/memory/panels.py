@@ -22,7 +22,7 @@ class PanelTensors:
     plain.
     """
 
-    def __init__(self, source: Weights, dtype: torch.dtype, wanted: Callable[[str], bool]) -> None:
+    def __init__(self, source: Weights, dtype: torch.dtype, wanted: Callable[[Header], bool]) -> None:
         self._source = source
         self._dtype = dtype
         self._wanted = wanted
@@ -42,7 +42,7 @@ class PanelTensors:
                 yield f"{name}.panels", to_panels(tensor.to(stored_dtype(tensor.dtype, self._dtype)))
 
     def _packs(self, header: Header) -> bool:
-        matrix = len(header.shape) == 2 and header.dtype.is_floating_point and self._wanted(header.name)
+        matrix = len(header.shape) == 2 and header.dtype.is_floating_point and self._wanted(header)
         dtype = stored_dtype(header.dtype, self._dtype)
         return matrix and (header.scheme is not None or packs(header.shape[1], dtype))
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from unifiedserve.device import PanelEmbedding, PanelLinear
 from unifiedserve.memory.panels import StoredMatrix
+from unifiedserve.memory.tensors import Header
 
 _OTHERS = re.compile(r"(^|\.)(visual|vision)|\.experts\.|\.(gate|shared_expert_gate|in_proj_[ab])\.weight")
 _LAYER = re.compile(r"(^|\.)layers\.\d+\.\S+\.weight")
@@ -45,14 +46,19 @@ def tower_block(name: str) -> bool:
     return bool(_TOWER_BLOCK.search(name))
 
 
-def known_matrices(config: Any, *, narrow: bool = False) -> Callable[[str], bool]:
-    """Return the same for all matrices that are better in panels: also those of the vision towers that are ours.
+def known_matrices(config: Any, *, narrow: bool = False) -> Callable[[Header], bool]:
+    """Return a function that tells of all matrices that are better in panels: also those of the vision towers.
 
     So are those between a tower and the language model, which torch multiplies otherwise for one picture than for many,
-    and embeddings where panels may be `narrow`: then they take less room than torch's.
+    and embeddings of codes, or where panels may be `narrow`: then they take less room than torch's.
     """
     language = language_matrices(config)
-    return lambda name: language(name) or tower_matrix(name) or (narrow and bool(_EMBEDDING.search(name)))
+
+    def better(header: Header) -> bool:
+        small = narrow or header.scheme is not None
+        return language(header.name) or tower_matrix(header.name) or (small and bool(_EMBEDDING.search(header.name)))
+
+    return better
 
 
 def _tied(config: Any) -> bool:
