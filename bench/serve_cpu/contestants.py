@@ -13,6 +13,7 @@ TITLES = {
     "vllm_flashcodec": "vLLM with FlashCodec",
     "llamacpp": "llama.cpp",
     "llamacpp_batched": "llama-batched-bench",
+    "openvino": "OpenVINO GenAI",
     "generate": "transformers, generate",
     "continuous": "transformers, continuous batching",
 }
@@ -26,7 +27,7 @@ GGUF = ("bf16", "q8_0", "q4_0")
 WEIGHTS = {
     **dict.fromkeys(OURS, (*QUANTIZED, *GGUF)),
     **dict.fromkeys(("vllm", "vllm_flashcodec"), QUANTIZED),
-    **dict.fromkeys(LLAMACPP, GGUF),
+    **dict.fromkeys((*LLAMACPP, "openvino"), GGUF),
 }
 WRITTEN = re.compile(r"(?P<kind>[\w-]+)(\+(?P<weights>\w+))?(@(?P<python>[^:]+))?(:(?P<options>.+))?")
 

@@ -15,6 +15,7 @@ COLORS = {
     "vllm_flashcodec": "tab:cyan",
     "llamacpp": "tab:red",
     "llamacpp_batched": "tab:pink",
+    "openvino": "tab:brown",
     "generate": "tab:gray",
     "continuous": "tab:purple",
 }

@@ -1,7 +1,10 @@
-"""Our placements, vLLM's CPU build, llama.cpp and transformers, side by side: the same weights, requests and order.
+"""Our placements, vLLM's CPU build, llama.cpp, OpenVINO GenAI and transformers, side by side.
+
+They have the same weights and requests, in the same order.
 
 python bench/serve_cpu/install_vllm.py
 python bench/serve_cpu/install_llamacpp.py
+python bench/serve_cpu/install_openvino.py
 python bench/serve_cpu/run.py
 """
 
@@ -15,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,8 +31,11 @@ import footage
 import gguf_checkpoint
 import httpx
 import install_llamacpp
+import install_openvino
 import install_vllm
+import language_gguf
 import quantized
+import rows
 import servers
 import typer
 import workloads
@@ -50,6 +56,7 @@ OFFLINE = {
     "generate": ["decode", "text8", "images", "video", "memory"],
     "continuous": ["decode", "text8"],
     "llamacpp_batched": ["streams"],
+    "openvino": ["decode", "prompt", "streams"],
 }
 #: what each kind is measured with, where that is not all
 ABLE = OFFLINE | {"llamacpp": ["decode", "prompt", "streams", "text8", "images", "memory_text"]}
@@ -61,6 +68,7 @@ NOTES = {
     "continuous": ["transformers offers it for text alone (`ModelManager` calls this family a VLM and falls back)"],
     "llamacpp": ["its videos are frames at a rate of its own, other ones than are asked for, so none are measured"],
     "llamacpp_batched": ["no server: texts of one length in step, no sampling, no HTTP"],
+    "openvino": ["no server; it reads the language model alone, as Qwen2's, and has keys and values in 8 bits"],
 }
 
 DEFAULT = "shared,monolithic,vllm,generate,continuous"
@@ -83,6 +91,7 @@ class Plan:
     quick: bool
     vllm: Path
     llamacpp: Path
+    openvino: Path
     options: list[str]
     logs: Path
 
@@ -120,12 +129,22 @@ class Plan:
     def offline(self, contestant: Contestant) -> list[str]:
         """Return the command of one that needs no server; it prints a line for each workload."""
         quick = ["--quick"] if self.quick else []
+        if contestant.kind == "openvino":
+            return self.openvino_command(contestant)
         if contestant.kind in LLAMACPP:
             weights = ["--weights", contestant.weights] if contestant.weights else []
             script = Path(__file__).with_name("batched.py")
             return [sys.executable, str(script), str(self.llamacpp), str(self.model), *weights, *quick]
         script, names = Path(__file__).with_name("offline.py"), self.workloads_of(contestant)
         return [sys.executable, str(script), contestant.kind, str(self.model), str(self.folder), *names, *quick]
+
+    def openvino_command(self, contestant: Contestant) -> list[str]:
+        if not install_openvino.is_installed(self.openvino):
+            raise StartError(f"not installed in {self.openvino}: python bench/serve_cpu/install_openvino.py")
+        script = Path(__file__).with_name("with_openvino.py")
+        file = language_gguf.language_file(self.gguf_file(contestant.weights or gguf_checkpoint.PLAIN))
+        setup = {**asdict(self.sizes), "workloads": self.workloads_of(contestant), "at_a_time": rows.AT_A_TIME}
+        return [str(install_openvino.python_of(self.openvino)), str(script), str(file), json.dumps(setup)]
 
 
 def run_server(plan: Plan, contestant: Contestant, log: Path, tell: Tell) -> Report:
@@ -162,8 +181,12 @@ def run_offline(plan: Plan, contestant: Contestant, log: Path, tell: Tell) -> Re
     """Run one without a server, in a process that prints a line for each workload."""
     found: Report = {}
     tell("starting")
+    try:
+        command = plan.offline(contestant)
+    except StartError as error:
+        return {"failure": str(error)}
     with log.open("wb") as errors:
-        process = subprocess.Popen(plan.offline(contestant), stdout=subprocess.PIPE, stderr=errors, text=True)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
     try:
         assert process.stdout is not None
         for line in process.stdout:
@@ -188,12 +211,14 @@ def add_floor(found: Report, floor: float) -> None:
         found["decode"]["over_floor"] = found["decode"]["tbt"] / floor
 
 
-def versions(vllm: Path, llamacpp: Path) -> dict[str, str]:
+def versions(vllm: Path, llamacpp: Path, openvino: Path) -> dict[str, str]:
     found = {"python": platform.python_version()} | {name: metadata.version(name) for name in ("torch", "transformers")}
     if install_vllm.is_installed(vllm):
         found["vllm"] = install_vllm.VERSION
     if install_llamacpp.is_installed(llamacpp):
         found["llama.cpp of llama-cpp-python"] = install_llamacpp.VERSION
+    if install_openvino.is_installed(openvino):
+        found["OpenVINO GenAI"] = install_openvino.VERSION
     return found
 
 
@@ -222,6 +247,9 @@ def main(
     llamacpp: Annotated[Path, typer.Option(help="Folder that install_llamacpp.py filled")] = (
         install_llamacpp.DEFAULT_FOLDER
     ),
+    openvino: Annotated[Path, typer.Option(help="Folder that install_openvino.py filled")] = (
+        install_openvino.DEFAULT_FOLDER
+    ),
     options: Annotated[str, typer.Option(help="More options for our daemon, as on a command line")] = "",
     folder: Annotated[Path, typer.Option(help="Keeps the videos and images, made if missing")] = FOLDER / "media",
     out: Annotated[Path, typer.Option(help="For serve-cpu.json, .md and the pictures")] = RESULTS,
@@ -240,12 +268,12 @@ def main(
         (make_checkpoint if quick else checkpoint.make)(model)
     files = footage.ensure(folder, console, quick)
     sizes = course.QUICK if quick else course.Sizes()
-    plan = Plan(model, files, folder, wanted, sizes, quick, vllm, llamacpp, shlex.split(options), logs)
+    plan = Plan(model, files, folder, wanted, sizes, quick, vllm, llamacpp, openvino, shlex.split(options), logs)
     document: dict[str, Any] = {
         "command": " ".join(["python", *sys.argv]),
         "machine": describe_machine(),
         "load": os.getloadavg()[0],
-        "versions": versions(vllm, llamacpp),
+        "versions": versions(vllm, llamacpp, openvino),
         "checkpoint": {"language_model_bytes": bandwidth.language_model_bytes(model)},
         "notes": NOTES,
         "rounds": [],
