@@ -21,7 +21,7 @@ LOWEST, HIGHEST = 100, 400  # token ids of prompts: words of any tokenizer
 
 
 class Texts:
-    """Answer prompts of random tokens, no two of which begin alike."""
+    """Answer prompts of random tokens."""
 
     def __init__(self, file: str) -> None:
         scheduler = genai.SchedulerConfig()

@@ -22,28 +22,20 @@ ArenaError error_about(const std::string& name, const std::string& text) {
   return ArenaError("arena '" + name + "': " + text);
 }
 
-// Tells which arena it was that the driver has refused.
+// Tells which arena it was that the driver has refused, or whose file cannot be reached.
 template <typename Call>
 auto in_arena(const std::string& name, const Call& call) {
   try {
     return call();
   } catch (const native::cuda::CudaError& error) {
     throw error_about(name, error.what());
+  } catch (const ArenaError& error) {
+    throw error_about(name, error.what());
   }
 }
 
 ArenaError damaged(const Arena& arena) {
   return error_about(arena.identity().name, "is damaged: what it says of its memory does not match its size");
-}
-
-// Tells which arena's file cannot be reached.
-template <typename Call>
-auto of_arena(const std::string& name, const Call& call) {
-  try {
-    return call();
-  } catch (const ArenaError& error) {
-    throw error_about(name, error.what());
-  }
 }
 
 std::shared_ptr<Arena> create_arena(const std::string& name, const Layout& layout,
@@ -96,7 +88,7 @@ std::shared_ptr<Memory> Memory::create(const std::string& name, std::uint64_t si
 
 std::shared_ptr<Memory> Memory::map_file(const std::string& name, const std::string& path, std::uint64_t offset,
                                          std::uint64_t size, std::span<const std::byte> manifest) {
-  auto mapping = of_arena(name, [&] { return FileMapping::of(path, offset, size); });
+  auto mapping = in_arena(name, [&] { return FileMapping::of(path, offset, size); });
   const Layout layout{{size, 0, Location::file, {}, mapping->handle()}, manifest.size()};
   auto arena = create_arena(name, layout, manifest);
   const auto told = manifest_of(*arena, layout);
@@ -112,7 +104,7 @@ std::shared_ptr<Memory> Memory::attach(const std::string& name) {
   const auto manifest = manifest_of(*arena, layout);
   const auto& [size, offset, location, on_gpu, in_file] = layout.memory;
   if (location != Location::file) return std::make_shared<Memory>(std::move(arena), layout.memory, manifest);
-  auto mapping = of_arena(name, [&] { return FileMapping::find(in_file, arena->creator(), size); });
+  auto mapping = in_arena(name, [&] { return FileMapping::find(in_file, arena->creator(), size); });
   return std::make_shared<Memory>(std::move(arena), std::move(mapping), manifest);
 }
 

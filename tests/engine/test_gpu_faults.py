@@ -24,7 +24,7 @@ from unifiedserve.device.cuda import mps_daemon
 from unifiedserve.device.cuda.products import check_products
 from unifiedserve.device.cuda.sharing import Mps
 from unifiedserve.engine import supervisor
-from unifiedserve.engine.engine_memory import EngineMemory
+from unifiedserve.engine.engine_weights import EngineWeights
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.tensors import SafetensorsFiles
 from unifiedserve.memory.weights import load_weights, sum_weights, write_weights
@@ -158,8 +158,8 @@ def test_products_that_are_wrong_end_the_worker(
 def test_a_worker_that_finds_them_damaged_has_them_loaded_before_the_next_start(
     shared_by_mps: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    daemon, loaded = shared_by_mps, list[EngineMemory]()
-    monkeypatch.setattr(EngineMemory, "load_again", lambda memory: loaded.append(memory))
+    daemon, loaded = shared_by_mps, list[EngineWeights]()
+    monkeypatch.setattr(EngineWeights, "load_again", lambda weights: loaded.append(weights))
     before = daemon.engine.observation.worker_pids()
     daemon.loop.call_soon_threadsafe(daemon.engine._worker_ended, "decode", DAMAGED_WEIGHTS, 10**6)
     daemon.wait_healthy(False)

@@ -3,7 +3,7 @@
 import logging
 import os
 import secrets
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -58,8 +58,8 @@ class EngineMemory:
             device,
         )
         self._sizes = DeviceSizes(config, processor, device)
-        self._weights = EngineWeights(config, model_dir, processor.config, device, self.dtype)
-        sources = self._weights.sources()
+        self.weights = EngineWeights(config, model_dir, processor.config, device, self.dtype)
+        sources = self.weights.sources()
         self._weights_bytes = bytes_by_memory(self._layout, sources, processor.config, self.dtype)
         self.uses = self._sum("weights")  # bytes of the device's memory
         self._check()
@@ -70,8 +70,8 @@ class EngineMemory:
             undo.callback(lambda: free(self._pages.values()))
             early = beside.submit(self._take_pages) if device.room() is None else None  # their sizes are known
             begin_step(f"loading the weights, {self.uses['weights'] / MIB:,.0f} MiB in {self.dtype}")
-            undo.callback(self._weights.free)
-            self._weights.load(self._layout, sources)
+            undo.callback(self.weights.free)
+            self.weights.load(self._layout, sources)
             begin_step("taking memory for the KV cache and the buffers")
             self._layout = self._sized(rehearse)
             self.uses |= self._sum("KV cache", "patch buffer", "visual buffer")
@@ -93,21 +93,6 @@ class EngineMemory:
         pools_id = (before.layout.pools_id or before.layout.engine_id) if keeps else own
         layout = msgspec.structs.replace(self._layout, engine_id=own, pools_id=pools_id)
         self.shared = SharedMemory.create(layout, self._pages, pools)
-
-    def sum_weights(self) -> list[int]:
-        """Return a sum over the bytes of each host copy of the weights, for comparison."""
-        return self._weights.sum()
-
-    def keep_weights(self, sums: Sequence[int]) -> None:
-        """Keep host memory's weights on disk for the next start; takes seconds.
-
-        `sums` are those of `sum_weights`.
-        """
-        self._weights.keep(sums)
-
-    def load_again(self) -> None:
-        """Write the weights again, while nobody reads them. Raises ConfigError if the checkpoint cannot be read."""
-        self._weights.load_again()
 
     def free(self) -> None:
         """Remove every segment; safe to call twice."""

@@ -157,11 +157,11 @@ class Supervisor:
 
     def sum_weights(self) -> list[int]:
         """Return a sum over the bytes of each copy of the weights in host memory; blocks while they are read."""
-        return self._memory.sum_weights()
+        return self._memory.weights.sum()
 
     def keep_weights(self, sums: Sequence[int]) -> None:
         """Keep the weights on disk for the next start; blocks. `sums` are those of `sum_weights`."""
-        self._memory.keep_weights(sums)
+        self._memory.weights.keep(sums)
 
     def revive(self, name: str, placement: Placement, on_exit: OnExit, learned: Learned) -> None:
         """Start a worker in place of one that has died, over the same memory. Raises ConfigError if it cannot be."""
@@ -188,7 +188,7 @@ class Supervisor:
         self._memory.renew(keeps=keeps)
         if damaged:
             _log.warning("loading the weights anew: what is in the device's memory has been damaged")
-            self._memory.load_again()
+            self._memory.weights.load_again()
         self.start(placement, on_exit, learned)
 
     def stop(self) -> None:

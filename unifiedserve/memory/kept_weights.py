@@ -146,8 +146,7 @@ def copy_all(source: Memory, target: Memory) -> None:
 
 def _map(plan: MemoryPlan, path: Path, state: str) -> Memory:
     """Return memory of a file's bytes. Raises ValueError, OSError, SafetensorError or ArenaError for wrong ones."""
-    with safe_open(path, framework="np") as file:
-        metadata = file.metadata() or {}
+    metadata = _metadata(path)
     if metadata.get("state") != state:
         raise ValueError("the checkpoint, the program or the processor is another")
     memory = Memory.map_file(plan.name, str(path), _data_start(path), plan.size, plan.manifest)
@@ -177,10 +176,15 @@ def _data_start(path: Path) -> int:
 def _made_from(path: Path) -> str | None:
     """Return the state that a file was made from; None if there is no readable one."""
     try:
-        with safe_open(path, framework="np") as file:
-            return (file.metadata() or {}).get("state")
+        return _metadata(path).get("state")
     except (OSError, SafetensorError):
         return None
+
+
+def _metadata(path: Path) -> dict[str, str]:
+    """Return what a file says of itself. Raises OSError or SafetensorError if it cannot be read."""
+    with safe_open(path, framework="np") as file:
+        return file.metadata() or {}
 
 
 def _header(size: int, metadata: dict[str, str]) -> bytes:
