@@ -9,6 +9,7 @@ from pathlib import Path
 
 import openai
 import uvicorn
+import uvloop
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.engine.engine import Engine
@@ -69,7 +70,7 @@ def running(config: EngineConfig) -> Iterator[Daemon]:
     engine = Engine(config)
     compared = Engine(config.compared) if config.compared else None
     server = _Server(uvicorn.Config(create_app(engine, compared), host="127.0.0.1", port=0, log_level="warning"))
-    loop = asyncio.new_event_loop()
+    loop = uvloop.new_event_loop()
     thread = threading.Thread(target=loop.run_until_complete, args=(server.serve(),))
     thread.start()
     server.up.wait()

@@ -31,6 +31,7 @@ _SERVE = frozenset(
         "transformers",
         "typer",
         "uvicorn",
+        "uvloop",
     }
 )
 _EXTRAS = {"ray": "serve,cluster"}

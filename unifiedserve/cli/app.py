@@ -64,9 +64,11 @@ def serve(**options: Any) -> None:
             from unifiedserve.models.deferred_torch import import_torch
 
             import_torch()
+            import uvloop
+
             from unifiedserve.server import daemon
 
-        lost = asyncio.run(daemon.serve(config, listener, announce))
+        lost = uvloop.run(daemon.serve(config, listener, announce))
     if lost:
         _complain(f"the server ends: {lost}")
     leave(_LOST if lost else 0)

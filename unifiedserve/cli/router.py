@@ -1,6 +1,5 @@
 """Run `unifiedserve router`: several servers behind one address."""
 
-import asyncio
 import math
 from collections.abc import Collection
 
@@ -14,6 +13,8 @@ def run(
 ) -> None:
     """Route until a signal ends it. Raises ConfigError for a port in use, URLs that are none, or a library missing."""
     try:
+        import uvloop
+
         from unifiedserve.cluster.router.daemon import route
         from unifiedserve.cluster.router.members import FROM_STDIN, members_of
         from unifiedserve.cluster.routing import Policy
@@ -26,7 +27,7 @@ def run(
         members_of(nodes)
     log_of_server("text", access_log=False)
     with bind(host, port) as listener:
-        asyncio.run(
+        uvloop.run(
             route(
                 nodes,
                 Policy(policy),

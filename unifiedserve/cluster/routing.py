@@ -115,15 +115,19 @@ class Fleet(_Rows):
         self._typical = 0.0  # seconds of a request lately
         self._waits = np.zeros(0)
         self._requests = np.zeros(0)
-        self._costs = np.zeros((0, len(_KINDS)))
+        self._costs = np.zeros((0, len(_KINDS)))  # zeros where a node does not know them, or has others do the work
         self._does = np.zeros((0, len(_KINDS)), bool)  # each kind of work
+        self._told: list[tuple[Costs, bool]] = []  # what these were made from
+        self._filled: np.ndarray | None = None  # and what was made from them, until they change
 
     def update(self, name: str, load: EngineLoad, *, encodes: bool = True) -> None:
         """Take what a node tells; one that is not known joins. Unless it `encodes`, media cost it their prompt only."""
         row = self._row_of(name)
         self._waits[row], self._requests[row] = load.wait, load.in_flight
-        self._costs[row] = [getattr(load.costs, kind) for kind in _KINDS]
-        self._does[row] = [kind in _PROMPT or encodes for kind in _KINDS]
+        if self._told[row] != (load.costs, encodes):
+            self._told[row], self._filled = (load.costs, encodes), None
+            self._does[row] = [kind in _PROMPT or encodes for kind in _KINDS]
+            self._costs[row] = [getattr(load.costs, kind) for kind in _KINDS] * self._does[row]
 
     def choose(self, request: Request) -> str | None:
         """Return the node that takes a request, and count it there.
@@ -140,23 +144,24 @@ class Fleet(_Rows):
         self._waits, self._requests = np.append(self._waits, 0.0), np.append(self._requests, 0.0)
         self._costs = np.vstack([self._costs, np.zeros((1, len(_KINDS)))])
         self._does = np.vstack([self._does, np.ones((1, len(_KINDS)), bool)])
+        self._told.append((Costs(), True))
+        self._filled = None
 
     def _drop_row(self, row: int) -> None:
         self._waits, self._requests = np.delete(self._waits, row), np.delete(self._requests, row)
         self._costs, self._does = np.delete(self._costs, row, axis=0), np.delete(self._does, row, axis=0)
+        del self._told[row]
+        self._filled = None
 
-    def _filled(self) -> np.ndarray:
+    def _fill(self) -> np.ndarray:
         """Return the costs of each node. Those of the others stand in where a node does not know its own.
 
         A node pays nothing for work that others do for it.
         """
-        costs = self._costs
-        if costs.all() and self._does.all():
-            return costs
-        known = (costs > 0) & self._does
-        sums, counts = (costs * known).sum(axis=0), known.sum(axis=0)
+        known = self._costs > 0
+        sums, counts = self._costs.sum(axis=0), known.sum(axis=0)
         typical = np.where(counts > 0, sums / np.maximum(counts, 1), [getattr(_TYPICAL, kind) for kind in _KINDS])
-        return np.where(known, costs, typical) * self._does
+        return np.where(known, self._costs, typical) * self._does
 
     def _by_cost(self, request: Request) -> int:
         """Return the node that would bring the first token soonest.
@@ -165,16 +170,18 @@ class Fleet(_Rows):
         request shorter than usual in proportion only. So it need not keep away from nodes that have a long video before
         them.
         """
-        costs = self._filled()
+        if self._filled is None:
+            self._filled = self._fill()
+        costs = self._filled
         own = costs @ _amounts(request.work)
-        typical = self._learn(float(own.sum()) / len(own))  # a third of what mean() takes
-        overtakes = np.minimum(1.0, own / typical) if typical else 1.0
-        expected = own + self._waits * overtakes + _CROWDED * typical * self._requests
+        typical = self._learn(float(np.add.reduce(own)) / len(own))  # a third of what mean() takes
+        expected = self._requests * (_CROWDED * typical) + own
+        expected += self._waits * np.minimum(1.0, own / typical) if typical else self._waits
         for name in request.known:
             if (row := self._rows.get(name)) is not None:
                 expected[row] -= costs[row] @ _amounts(request.cached)
-        best = float(expected.min())
-        near = np.flatnonzero(expected <= best + max(_SOON, _NEAR * abs(best)))
+        best = float(expected[expected.argmin()])  # min() goes through Python
+        near = (expected <= best + max(_SOON, _NEAR * abs(best))).nonzero()[0]
         chosen = int(near[0]) if len(near) == 1 else self._home(near, request.key)
         self._waits[chosen] += own[chosen]
         return chosen

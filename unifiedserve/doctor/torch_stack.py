@@ -29,6 +29,7 @@ SERVING = {  # the oldest versions that serve
     "tomli-w": (1,),
     "typer": (0, 29),
     "uvicorn": (0, 30),
+    "uvloop": (0, 22),
 }
 INSTALL = "make setup, or pip install 'unifiedserve[serve]'"
 

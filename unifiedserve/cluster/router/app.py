@@ -3,9 +3,8 @@
 import asyncio
 import contextlib
 import logging
-import uuid
-from collections.abc import AsyncIterator, Mapping
-from functools import partial
+import secrets
+from collections.abc import AsyncIterator, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -18,8 +17,8 @@ from unifiedserve import __version__
 from unifiedserve.cluster.members import Membership
 from unifiedserve.cluster.router.asked import Asked, read_asked
 from unifiedserve.cluster.router.bodies import Bodies
-from unifiedserve.cluster.router.failures import answering, asked_as, last_event
-from unifiedserve.cluster.router.holders import holder, kept_in
+from unifiedserve.cluster.router.failures import answering, last_event
+from unifiedserve.cluster.router.holders import holder
 from unifiedserve.cluster.router.metrics import RouterMetrics
 from unifiedserve.cluster.router.nodes import Nodes
 from unifiedserve.cluster.router.plans import Plans
@@ -32,8 +31,8 @@ from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.messages.encoding import KEY_HEADER, NODES_HEADER
 from unifiedserve.scheduling import Work
 from unifiedserve.server.access.hosts import Hosts
-from unifiedserve.server.answers.event_stream import ending
 from unifiedserve.server.answers.marks import BEGUN
+from unifiedserve.server.errors import internal_error
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
@@ -46,8 +45,9 @@ _OTHERS = ("/v1/plan", "/v1/messages/count_tokens", "/tokenize", "/detokenize", 
 _KEPT = ("/v1/files/{id:.+}", "/v1/responses/{id:.+}")
 _OF_A_HOP = {"connection", "content-length", "host", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade"}
 _STAY = _OF_A_HOP | {NODES_HEADER, KEY_HEADER, BEGUN}  # these three are of routers, not of clients
-_OF_A_BODY = {"content-encoding", "expect"}  # which a router has read and decompressed
+_STAY_OF_A_REQUEST = _STAY | {"content-encoding", "expect"}  # a router has read and decompressed its body
 _NO_WORK = Work(prompt_tokens=0)
+_LARGE = 1 << 20  # bytes of a body
 
 
 class Router:
@@ -94,10 +94,10 @@ class Router:
     async def generate(self, request: web.Request) -> web.StreamResponse:
         """Have the node answer that brings the first token soonest."""
         async with self.bodies.held(request) as body:
-            asked = read_asked(body)
+            asked = await _asked(body)
             self._check_model(asked)
             headers = _asked_with(request.headers)
-            headers.setdefault("x-request-id", uuid.uuid4().hex)
+            headers.setdefault("x-request-id", secrets.token_hex(16))
             routed = await self.plans.request(request.path, asked, body, headers)
             return await self._relay(request, body, headers, asked, routed)
 
@@ -105,7 +105,7 @@ class Router:
         """Have any node answer."""
         is_json = request.headers.get("content-type", "").startswith("application/json")
         async with self.bodies.held(request) as body:
-            asked = read_asked(body) if is_json else Asked()
+            asked = await _asked(body) if is_json else Asked()
             if request.path == _FILES:  # whose bodies name no model
                 asked = Asked(request.query.get("model"))
             self._check_model(asked)
@@ -188,10 +188,10 @@ class Router:
     async def _relay(
         self, request: web.Request, body: bytes, headers: Mapping[str, str], asked: Asked, routed: Routed
     ) -> web.StreamResponse:
-        if kept := kept_in(body):
-            node = await holder(self.http, self.nodes, kept, headers)
+        if asked.kept:
+            node = await holder(self.http, self.nodes, asked.kept, headers)
             if node is not None and node.report is not None:
-                _check_holder(kept, node.report.model, asked)
+                _check_holder(asked.kept, node.report.model, asked)
                 asked = msgspec.structs.replace(asked, model=node.report.model)
                 routed = routed._replace(only=node.member.name)
         asking = Asking(request.method, str(request.rel_url), body, headers, asked, routed)
@@ -209,7 +209,7 @@ class Router:
 
 def create_app(router: Router, hosts: Hosts) -> web.Application:
     """Return the app for requests to these hosts, to be served while the router runs."""
-    app = web.Application(middlewares=[answering, asked_as(hosts)])
+    app = web.Application(middlewares=[answering(hosts)])
     app.on_response_prepare.append(_name_server)
     for path in GENERATING:
         app.router.add_post(path, router.generate)
@@ -238,20 +238,32 @@ async def _stream(request: web.Request, head: Head, relay: Relay) -> web.StreamR
     """Send the events of an answer as they come."""
     response = web.StreamResponse(status=head.status, headers=_passed(head.headers))
     await response.prepare(request)
-    async for events in ending(relay.body(), partial(last_event, request.path)):
-        await response.write(events)
+    try:
+        await relay.carry(response.write)
+    except RequestError as error:
+        await response.write(last_event(request.path, error))
+    except ConnectionError:
+        raise  # the client has gone
+    except Exception:
+        _log.exception("request failed while streaming")
+        await response.write(last_event(request.path, internal_error()))
     await response.write_eof()
     return response
 
 
+async def _asked(body: bytes) -> Asked:
+    """Return what a body asks for. Large ones are read beside the event loop."""
+    return read_asked(body) if len(body) <= _LARGE else await asyncio.to_thread(read_asked, body)
+
+
 def _asked_with(headers: Mapping[str, str]) -> dict[str, str]:
     """Return a client's headers that go on to nodes."""
-    return {name: value for name, value in _passed(headers).items() if name not in _OF_A_BODY}
+    return _passed(headers, _STAY_OF_A_REQUEST)
 
 
-def _passed(headers: Mapping[str, str]) -> dict[str, str]:
+def _passed(headers: Mapping[str, str], stay: Collection[str] = _STAY) -> dict[str, str]:
     """Return the headers that go on: those of one connection do not, nor those that only routers may send."""
-    return {low: value for name, value in headers.items() if (low := name.lower()) not in _STAY}
+    return {low: value for name, value in headers.items() if (low := name.lower()) not in stay}
 
 
 def _check_holder(kept: str, model: str, asked: Asked) -> None:

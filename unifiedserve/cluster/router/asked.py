@@ -1,14 +1,18 @@
 """Read in a request its model, the length of its texts, and its media."""
 
+import re
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 _MEDIA = {"image_url", "video_url", "input_image", "input_video", "image", "video"}
 _CHARACTERS_A_TOKEN = 4.0
 _KEY_BYTES = 16
+_KEPT = re.compile(rb'"(file-[0-9a-zA-Z]+|resp_[0-9a-f]{32})"')
+_PATHS = {b"file-": "/v1/files/", b"resp_": "/v1/responses/"}
 
 
 class _Body(msgspec.Struct):
@@ -34,7 +38,7 @@ class Asked(msgspec.Struct, frozen=True):
     """Hold a request's model, its streaming, its estimated text tokens, and its media.
 
     `key` is a digest of the media or, without any, of its first text: the same for every caller. `prefixes` are all
-    beginnings of a conversation without media.
+    beginnings of a conversation without media. `kept` is the path of the first thing that one node keeps for it.
     """
 
     model: str | None = None
@@ -43,6 +47,7 @@ class Asked(msgspec.Struct, frozen=True):
     media: int = 0
     key: str = ""
     prefixes: tuple[Prefix, ...] = ()
+    kept: str | None = None
 
 
 def read_asked(body: bytes) -> Asked:
@@ -60,10 +65,15 @@ def read_asked(body: bytes) -> Asked:
                 media.append(msgspec.json.encode(found))
     prefixes = tuple(_prefixes(texts))
     tokens = (prefixes[-1].tokens if prefixes else 0) + _token_ids(known.prompt)
+    asked = Asked(known.model, bool(known.stream), tokens, kept=_kept_in(body))
     if media:
-        return Asked(known.model, bool(known.stream), tokens, len(media), _digest(*media))
-    key = prefixes[0].key if prefixes else ""
-    return Asked(known.model, bool(known.stream), tokens, 0, key, prefixes)
+        return replace(asked, media=len(media), key=_digest(*media))
+    return replace(asked, key=prefixes[0].key if prefixes else "", prefixes=prefixes)
+
+
+def _kept_in(body: bytes) -> str | None:
+    found = _KEPT.search(body)
+    return _PATHS[found[1][:5]] + found[1].decode() if found else None
 
 
 def _parts(value: Any) -> Iterator[str | dict[str, Any]]:

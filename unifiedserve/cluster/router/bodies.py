@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 
 from aiohttp import web
 
@@ -30,32 +30,33 @@ class Bodies:
         Raises RequestError TOO_LARGE for one that can never be held, NO_ROOM for one that cannot beside the others,
         SLOW for one that stalls.
         """
-        pieces, size = list[bytes](), 0
-        progress = Progress(self._timeout)
-        stream = decoded(request.content.iter_any(), request.headers.get("content-encoding", ""))
+        body = await self._read(request)
         try:
-            self._check(request.content_length or 0)
-            while (piece := await self._next(stream, progress)) is not None:
-                self._check(len(piece), size)
-                self.bytes += len(piece)
-                size += len(piece)
-                pieces.append(piece)
-            body = b"".join(pieces)
-            pieces.clear()  # else it would be held twice
             yield body
         finally:
-            self.bytes -= size
+            self.bytes -= len(body)
 
-    @staticmethod
-    async def _next(stream: AsyncGenerator[bytes, None], progress: Progress) -> bytes | None:
-        """Return what comes next, None at the end; raises RequestError SLOW where that takes too long."""
+    async def _read(self, request: web.Request) -> bytes:
+        """Return a body, whose bytes count from now on."""
+        pieces, size = list[bytes](), 0
+        progress = Progress(self._timeout)
         try:
-            async with asyncio.timeout_at(progress.deadline):
-                piece = await anext(stream, None)
+            self._check(request.content_length or 0)
+            async with asyncio.timeout_at(progress.deadline) as end:
+                async for piece in decoded(request.content.iter_any(), request.headers.get("content-encoding", "")):
+                    self._check(len(piece), size)
+                    self.bytes += len(piece)
+                    size += len(piece)
+                    pieces.append(piece)
+                    if progress.came(len(piece)):
+                        end.reschedule(progress.deadline)
         except TimeoutError:
+            self.bytes -= size
             raise progress.late() from None
-        progress.came(len(piece or b""))
-        return piece
+        except BaseException:
+            self.bytes -= size
+            raise
+        return b"".join(pieces)
 
     def _check(self, more: int, read: int = 0) -> None:
         if more + read > self._most_bytes:

@@ -18,33 +18,30 @@ _log = logging.getLogger(__name__)
 _PROBES = ("/health", "/ready")  # by addresses, as whatever watches over a router knows it
 
 
-@web.middleware
-async def answering(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer a request, with an error where that fails."""
-    try:
-        return await handler(request)
-    except RequestError as error:
-        headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
-        return _response(request, error, status_of(error), headers)
-    except web.HTTPException as error:
-        return _response(request, _told(request, error), error.status, {})
-    except ConnectionError:
-        raise  # the client has gone
-    except Exception:
-        _log.exception("request failed")
-        return _response(request, internal_error(), HTTPStatus.INTERNAL_SERVER_ERROR, {})
+def answering(hosts: Hosts) -> Middleware:
+    """Return what answers each request, with an error where that fails.
 
-
-def asked_as(hosts: Hosts) -> Middleware:
-    """Return what refuses requests for other hosts: nodes see their own names only, so they cannot."""
+    Requests for other hosts are refused: nodes see their own names only, so they cannot.
+    """
 
     @web.middleware
-    async def checking(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.path not in _PROBES:
-            hosts.check(request.headers.get("host"))
-        return await handler(request)
+    async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            if request.path not in _PROBES:
+                hosts.check(request.headers.get("host"))
+            return await handler(request)
+        except RequestError as error:
+            headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
+            return _response(request, error, status_of(error), headers)
+        except web.HTTPException as error:
+            return _response(request, _told(request, error), error.status, {})
+        except ConnectionError:
+            raise  # the client has gone
+        except Exception:
+            _log.exception("request failed")
+            return _response(request, internal_error(), HTTPStatus.INTERNAL_SERVER_ERROR, {})
 
-    return checking
+    return answer
 
 
 def last_event(path: str, error: RequestError) -> bytes:

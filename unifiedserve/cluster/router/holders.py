@@ -1,7 +1,6 @@
 """Find what a node keeps for its clients, by asking all. Uploads and responses are kept so: no router remembers it."""
 
 import asyncio
-import re
 from collections.abc import Mapping
 
 import aiohttp
@@ -9,14 +8,6 @@ import aiohttp
 from unifiedserve.cluster.router.nodes import Node, Nodes
 
 _PATIENCE = aiohttp.ClientTimeout(total=2.0)
-_KEPT = re.compile(rb'"(file-[0-9a-zA-Z]+|resp_[0-9a-f]{32})"')
-_PATHS = {b"file-": "/v1/files/", b"resp_": "/v1/responses/"}
-
-
-def kept_in(body: bytes) -> str | None:
-    """Return the path of the first thing that one node keeps for a request. None if there is none."""
-    found = _KEPT.search(body)
-    return _PATHS[found[1][:5]] + found[1].decode() if found else None
 
 
 async def holder(http: aiohttp.ClientSession, nodes: Nodes, path: str, headers: Mapping[str, str]) -> Node | None:

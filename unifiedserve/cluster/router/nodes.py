@@ -20,7 +20,7 @@ from unifiedserve.placement import Stage
 T = TypeVar("T")
 
 _LOOK = 0.2  # seconds from one look at a node's load to the next
-_PATIENCE = aiohttp.ClientTimeout(total=0.7)
+_PATIENCE = aiohttp.ClientTimeout(total=0.5)
 _MISSED = 2  # looks without an answer after which a node gets no more requests, and others take over those it has
 _AWAY = 5.0  # seconds after which one that cannot be reached is named, and nobody waits for it any more
 

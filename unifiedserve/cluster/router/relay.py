@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
@@ -53,7 +53,7 @@ class Head(NamedTuple):
 
 
 class Relay:
-    """Carry one request: `start` it, then read its `body`, and `close` it in any case."""
+    """Carry one request: `start` it, then `carry` its events, and `close` it in any case."""
 
     def __init__(self, http: aiohttp.ClientSession, nodes: Nodes, plans: Plans, asking: Asking, trip: Trip) -> None:
         self._http = http
@@ -99,25 +99,34 @@ class Relay:
             self._id = response.headers.get("x-request-id", "")
             return Head(response.status, response.headers)
 
-    async def body(self) -> AsyncIterator[bytes]:
-        """Yield the events of an answer as they come, to its end. Raises RequestError where nobody goes on with it."""
-        assert self._node
-        assert self._response
-        while True:
-            self._node.streams.add(self._response)
-            try:
-                reader = MarkedStream(self._marks)
-                async for chunk in self._response.content.iter_any():
-                    if events := reader.take(chunk):
-                        yield events
-                if SHUTTING_DOWN.encode() in reader.rest:
-                    raise ConnectionResetError("it shuts down")
-                if reader.rest:
-                    yield reader.rest
-                return
-            except _BREAKS as error:
-                self._lost(self._node, error)
+    async def carry(self, write: Callable[[bytes], Awaitable[None]]) -> None:
+        """Write the events of an answer as they come, to its end. Raises RequestError where nobody goes on with it."""
+        while not await self._carried(write):
             await self._go_on()
+
+    async def _carried(self, write: Callable[[bytes], Awaitable[None]]) -> bool:
+        """Write the events of the node that answers; return whether it has sent all of them."""
+        node, response = self._node, self._response
+        assert node
+        assert response
+        node.streams.add(response)
+        reader = MarkedStream(self._marks)
+        while True:
+            try:
+                chunk = await response.content.readany()
+            except _BREAKS as error:
+                self._lost(node, error)
+                return False
+            if not chunk:
+                break
+            if events := reader.take(chunk):
+                await write(events)
+        if SHUTTING_DOWN.encode() in reader.rest:
+            self._lost(node, ConnectionResetError("it shuts down"))
+            return False
+        if reader.rest:
+            await write(reader.rest)
+        return True
 
     def close(self) -> None:
         """Break off what is still to come: the node aborts it."""
