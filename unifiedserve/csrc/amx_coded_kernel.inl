@@ -59,8 +59,8 @@ void multiply_group(const std::int8_t* x, std::int64_t inputs, const CodedGroup<
       add_coded_panel<kHalves, 1>(static_cast<const char*>(group.panels[1]) + step * kRegisterBytes);
     }
   }
-  put_half<0>(products);
-  if constexpr (kHalves == 2) put_half<1>(products);
+  put_half<0, kPanels>(products);
+  if constexpr (kHalves == 2) put_half<1, kPanels>(products);
 }
 
 // Products of a group that have left the registers, and the rows' sums that they are to be added to.

@@ -1,7 +1,7 @@
 // Matrix products of bfloat16 in AMX's registers: 16 lanes of a panel fill one as they lie, and 32 rows
 // meet two panels in four registers of sums. A product of registers takes 16 cycles, however few rows there are, in
 // which memory brings less than its weights: so few rows are multiplied as many are, and a row's sums are always the
-// same.
+// same. A block's rows lie in the order of registers while the weights of all outputs pass.
 namespace unified {
 namespace {
 
@@ -10,8 +10,7 @@ static_assert(kWidth == kPanelOutputs);  // a register's row of sums is a vector
 constexpr int kBlockRows = 2 * kRegisterRows;
 constexpr int kBlockPanels = 2;
 constexpr std::int64_t kStepLanes = kRegisterRowBytes / 4;
-// Weights of a block's panels stay in the first-level cache while all rows meet them.
-constexpr std::int64_t kAmxPartLanes = 16 * kStepLanes;
+constexpr std::int64_t kPartSteps = 32;
 
 // Which registers hold what, of upper and lower rows and of panels.
 constexpr int sums_of(int half, int panel) { return half * kBlockPanels + panel; }
@@ -32,18 +31,13 @@ inline void configure_block(int rows, int lanes = kRegisterRows) {
   configure_registers(shapes);
 }
 
-template <int kHalves, int kPanel>
-void add_panel(const float* weights) {
-  load_register<weights_of(kPanel)>(weights, kRegisterRowBytes);
-  multiply_registers<sums_of(0, kPanel), x_of(0), weights_of(kPanel)>();
-  if constexpr (kHalves == 2) multiply_registers<sums_of(1, kPanel), x_of(1), weights_of(kPanel)>();
-}
-
-template <int kHalf, int kPanels, class Vector>
-void put_half(Vector (*sums)[1][kPanels]) {
-  constexpr std::int64_t kRow = std::int64_t{kHalf} * kRegisterRows;
-  store_register<sums_of(kHalf, 0)>(&sums[kRow][0][0], sizeof sums[0]);
-  if constexpr (kPanels == 2) store_register<sums_of(kHalf, 1)>(&sums[kRow][0][1], sizeof sums[0]);
+// To vectors [rows, kPanels].
+template <int kHalf, int kPanels>
+void put_half(void* sums) {
+  constexpr std::int64_t kRowBytes = std::int64_t{kPanels} * kRegisterRowBytes;
+  char* const half = static_cast<char*>(sums) + kHalf * kRegisterRows * kRowBytes;
+  store_register<sums_of(kHalf, 0)>(half, kRowBytes);
+  if constexpr (kPanels == 2) store_register<sums_of(kHalf, 1)>(half + kRegisterRowBytes, kRowBytes);
 }
 
 template <int kHalves, int kPanels>
@@ -54,59 +48,81 @@ void zero_sums() {
   if constexpr (kHalves == 2 && kPanels == 2) zero_register<sums_of(1, 1)>();
 }
 
-// `rows` for which the registers are configured, from `row` on.
-template <int kHalves, int kPanels, class Fetch>
-void amx_block(const LinearTile<BFloat16>& tile, const TilePart& part, std::int64_t output, std::int64_t row, int rows,
-               const Fetch& fetch) {
-  const std::int64_t x_stride = tile.inputs * static_cast<std::int64_t>(sizeof(BFloat16));
-  const char* const x = reinterpret_cast<const char*>(tile.x) + row * x_stride + part.first * 4;
+// A part of the lanes of a block's rows.
+class PackedRows {
+ public:
+  PackedRows(const LinearTile<BFloat16>& tile, std::int64_t row, int rows, std::int64_t first_lane, std::int64_t steps)
+      : steps_(steps) {
+    const std::int64_t stride = tile.inputs * static_cast<std::int64_t>(sizeof(BFloat16));
+    const char* x = reinterpret_cast<const char*>(tile.x) + row * stride + first_lane * 4;
+    for (int r = 0; r < rows; ++r, x += stride) {
+      for (std::int64_t step = 0; step < steps; ++step)
+        std::memcpy(values_[step][r], x + step * kRegisterRowBytes, kRegisterRowBytes);
+    }
+  }
+
+  std::int64_t steps() const { return steps_; }
+  const void* of(std::int64_t step, int half) const { return values_[step][half * kRegisterRows]; }
+
+ private:
+  std::int64_t steps_;
+  alignas(64) char values_[kPartSteps][kBlockRows][kRegisterRowBytes];
+};
+
+// Of rows for which the registers are configured; from a panel to the next there are `stride` floats.
+template <int kHalves, int kPanels>
+void amx_block(const PackedRows& x, const float* weights, std::int64_t stride, const TileTarget<BFloat16>& target,
+               int rows) {
   zero_sums<kHalves, kPanels>();
-  for (std::int64_t first = 0; first < part.lanes; first += kStepLanes) {
-    for (std::int64_t lane = first; lane < first + kStepLanes; ++lane) fetch.lane(lane);
-    load_register<x_of(0)>(x + first * 4, x_stride);
-    if constexpr (kHalves == 2) load_register<x_of(1)>(x + kRegisterRows * x_stride + first * 4, x_stride);
-    const float* const weights = part.panels + first * kLaneFloats;
-    add_panel<kHalves, 0>(weights);
-    if constexpr (kPanels == 2) add_panel<kHalves, 1>(weights + part.panel_stride);
+  for (std::int64_t step = 0; step < x.steps(); ++step, weights += kStepLanes * kLaneFloats) {
+    load_register<x_of(0)>(x.of(step, 0), kRegisterRowBytes);
+    load_register<weights_of(0)>(weights, kRegisterRowBytes);
+    multiply_registers<sums_of(0, 0), x_of(0), weights_of(0)>();
+    if constexpr (kHalves == 2) {
+      load_register<x_of(1)>(x.of(step, 1), kRegisterRowBytes);
+      multiply_registers<sums_of(1, 0), x_of(1), weights_of(0)>();
+    }
+    if constexpr (kPanels == 2) {
+      load_register<weights_of(1)>(weights + stride, kRegisterRowBytes);
+      multiply_registers<sums_of(0, 1), x_of(0), weights_of(1)>();
+      if constexpr (kHalves == 2) multiply_registers<sums_of(1, 1), x_of(1), weights_of(1)>();
+    }
   }
   Float sums[kHalves * kRegisterRows][1][kPanels];
-  put_half<0>(sums);
-  if constexpr (kHalves == 2) put_half<1>(sums);
-  for (int r = 0; r < rows; ++r) target_of<BFloat16>(tile, output, row + r, part.first > 0).add_sums(sums[r]);
+  put_half<0, kPanels>(sums);
+  if constexpr (kHalves == 2) put_half<1, kPanels>(sums);
+  TileTarget<BFloat16> row = target;
+  for (int r = 0; r < rows; ++r, row.y += row.stride) row.add_sums(sums[r]);
 }
 
-template <int kPanels>
-void amx_rows(const LinearTile<BFloat16>& tile, const TilePart& part, std::int64_t output, int& configured) {
-  const std::int64_t blocks = (tile.rows + kBlockRows - 1) / kBlockRows;
-  for (std::int64_t block = 0; block < blocks; ++block) {
-    const std::int64_t row = block * kBlockRows;
-    const int rows = static_cast<int>(tile.rows - row < kBlockRows ? tile.rows - row : kBlockRows);
-    if (rows != configured) configure_block(configured = rows);
-    with_fetch_of<kPanels>(part, block, blocks, [&](const auto& fetch) {
-      if (rows > kRegisterRows) {
-        amx_block<2, kPanels>(tile, part, output, row, rows, fetch);
-      } else {
-        amx_block<1, kPanels>(tile, part, output, row, rows, fetch);
-      }
-    });
+// All outputs of a block's rows, of a part of the lanes; a row has `all` lanes.
+template <int kHalves>
+void amx_outputs(const LinearTile<BFloat16>& tile, const PackedRows& x, std::int64_t row, int rows, std::int64_t first,
+                 std::int64_t all) {
+  for (std::int64_t output = 0; output < tile.outputs; output += kBlockPanels * kPanelOutputs) {
+    const float* const weights = tile.panels + output * all + first * kLaneFloats;
+    const TileTarget<BFloat16> target = target_of<BFloat16>(tile, output, row, first > 0);
+    if (tile.outputs - output > kPanelOutputs) {
+      amx_block<kHalves, 2>(x, weights, all * kLaneFloats, target, rows);
+    } else {
+      amx_block<kHalves, 1>(x, weights, all * kLaneFloats, target, rows);
+    }
   }
 }
 
 // The first `lanes` of the inputs' `all`, a part of them after the other.
 inline void amx_lanes(const LinearTile<BFloat16>& tile, std::int64_t lanes, std::int64_t all) {
   int configured = 0;  // rows
-  for (std::int64_t first = 0; first < lanes; first += kAmxPartLanes) {
-    const std::int64_t after = first + kAmxPartLanes < lanes ? first + kAmxPartLanes : lanes;
-    for (std::int64_t output = 0; output < tile.outputs; output += kBlockPanels * kPanelOutputs) {
-      const std::int64_t left = tile.outputs - output - kBlockPanels * kPanelOutputs;
-      const float* const weights = tile.panels + output * all + first * kLaneFloats;
-      const float* const following = after < lanes ? tile.panels + after * kLaneFloats : nullptr;
-      const float* const next = left > 0 ? weights + kBlockPanels * kPanelOutputs * all : following;
-      const TilePart part{weights, all * kLaneFloats, first, after - first, next};
-      if (left > -kPanelOutputs) {
-        amx_rows<2>(tile, part, output, configured);
+  for (std::int64_t first = 0; first < lanes; first += kPartSteps * kStepLanes) {
+    const std::int64_t left = (lanes - first) / kStepLanes;
+    for (std::int64_t row = 0; row < tile.rows; row += kBlockRows) {
+      const int rows = static_cast<int>(tile.rows - row < kBlockRows ? tile.rows - row : kBlockRows);
+      if (rows != configured) configure_block(configured = rows);
+      const PackedRows x(tile, row, rows, first, left < kPartSteps ? left : kPartSteps);
+      if (rows > kRegisterRows) {
+        amx_outputs<2>(tile, x, row, rows, first, all);
       } else {
-        amx_rows<1>(tile, part, output, configured);
+        amx_outputs<1>(tile, x, row, rows, first, all);
       }
     }
   }
