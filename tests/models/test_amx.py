@@ -111,26 +111,50 @@ def test_threads_share_a_product(linear: Linear) -> None:
     assert torch.equal(linear(x, weight, bias, threads=3), linear(x, weight, bias))
 
 
+def zeros_of(kind: str, outputs: int, groups: int, bits: int, random: torch.Generator) -> Tensor:
+    """Return zeros of codes, float16: those that leave numbers of a byte, any numbers, or some of both."""
+    whole = torch.full((outputs, groups), 128.0) if bits == 8 else torch.randint(-112, 129, (outputs, groups)).float()
+    any = torch.rand(outputs, groups, generator=random) * 2**bits
+    if kind == "mixed":
+        beyond = torch.tensor([-113.0, 127.0 if bits == 8 else 129.0])[torch.arange(groups) % 2].expand(outputs, -1)
+        whole = torch.where(torch.arange(groups) < 2, beyond, whole)
+        whole[outputs // 2, -1] = 0.5
+    return (any if kind == "any" else whole).half()
+
+
+@pytest.mark.parametrize("zeros_kind", ["whole", "any", "mixed"])
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("group", [32, 64, 128])
 @pytest.mark.parametrize(
-    ("rows", "outputs", "accumulate"), [(31, 40, False), (32, 90, True), (77, 50, False), (300, 16, True)]
+    ("rows", "outputs", "accumulate"),
+    [(15, 40, False), (16, 40, False), (32, 90, True), (77, 50, False), (300, 16, True)],
 )
-def test_products_of_codes(library: CDLL, rows: int, outputs: int, accumulate: bool, group: int, bits: int) -> None:
+def test_products_of_codes(
+    library: CDLL, rows: int, outputs: int, accumulate: bool, group: int, bits: int, zeros_kind: str
+) -> None:
     """x of whole numbers whose largest is 127 has codes without an error, so the product is exact, too."""
     random, groups = torch.Generator().manual_seed(rows + bits), 5
     x = torch.randint(-127, 128, (rows, groups, group), generator=random)
     x[:, :, 0] = 127
     codes = torch.randint(0, 2**bits, (outputs, groups * group), dtype=torch.uint8, generator=random)
-    scales, zeros = (torch.rand(outputs, groups, generator=random).mul(scale).half() for scale in (1, 2**bits))
+    scales = torch.rand(outputs, groups, generator=random).half()
+    zeros = zeros_of(zeros_kind, outputs, groups, bits, random)
     bias, y = torch.randn(outputs, generator=random).bfloat16(), torch.randn(rows, outputs, generator=random)
     grouped = codes.view(outputs, groups, group).double()
     weight = ((grouped - zeros[:, :, None].double()) * scales[:, :, None].double()).flatten(1)
     expected = x.flatten(1).double() @ weight.T + bias.double() + (y.double() if accumulate else 0)
-    tensors = x.flatten(1).bfloat16(), to_panels(codes if bits == 8 else pack_halves(codes)), bias, y
+    tensors = x.flatten(1).bfloat16(), to_panels(codes if bits == 8 else pack_halves(codes)), bias
     pointers, tables = [each.data_ptr() for each in tensors], [by_panel(scales), by_panel(zeros)]
-    args = pointers[0], rows, pointers[1], pointers[2], outputs, groups * group, pointers[3], accumulate
-    left = library.amx_codes(2, *args, bits, group, *(table.data_ptr() for table in tables))
-    assert not left, "registers are left as they were"
+
+    def product(rows: int) -> Tensor:
+        sums = y[:rows].clone()
+        args = pointers[0], rows, *pointers[1:], outputs, groups * group, sums.data_ptr(), accumulate
+        left = library.amx_codes(2, *args, bits, group, *(table.data_ptr() for table in tables))
+        assert not left, "registers are left as they were"
+        return sums
+
+    together = product(rows)
     largest = float((x.flatten(1).abs().double() @ weight.abs().T).max())
-    torch.testing.assert_close(y.double(), expected, rtol=1e-5, atol=1e-6 * largest)
+    torch.testing.assert_close(together.double(), expected, rtol=1e-5, atol=1e-6 * largest)
+    for few in (1, 7, 14):  # which vectors multiply
+        assert torch.equal(product(few), together[:few])

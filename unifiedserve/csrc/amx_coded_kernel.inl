@@ -1,101 +1,182 @@
-// Matrix products of codes in AMX's registers, for many rows: memory brings what they need in time by itself. A group's
-// products are the same integers as elsewhere, and meet zeros and scales in the same order, so that no bit of a sum
-// tells where it was made.
+// Matrix products of codes in AMX's registers, for many rows. A group's products are the same integers as elsewhere,
+// and are added in the same order, so that no bit of a sum tells where it was made.
 namespace unified {
 namespace {
 
 // Sums of so many rows and two panels stay in the first-level cache while all groups meet them.
 constexpr int kCodedBlockRows = 4 * kBlockRows;
-constexpr int kMostGroup = 128;
+using Bytes __attribute__((vector_size(4 * SIMD_WIDTH))) = std::uint8_t;
 
-// A group's codes of some panels as registers take them: four inputs to a lane, in so many registers a panel.
-template <int kPanels>
-struct CodedGroup {
-  const void* panels[kPanels];
-  int steps;
-  std::int64_t first;  // input
-};
+// Groups whose products meet the sums at once.
+constexpr int kTogether = 2;
 
-// Codes of 4 bits, each in a byte of its own.
-template <int kPanels>
-class WideCodes {
+// The codes of some groups and panels as registers take them: four inputs to a lane, each in a byte. Where all zeros
+// are whole, codes lie without them, as numbers with a sign: then nothing is left to be taken off their products.
+template <int kBits, int kLanes, int kPanels>
+class CodedGroups {
  public:
-  void take(const float* panels, std::int64_t stride, std::int64_t lanes) {
-    for (int panel = 0; panel < kPanels; ++panel) {
-      const float* const from = panels + panel * stride;
-      for (std::int64_t i = 0; i < lanes; ++i) {
-        const Int lane = __builtin_bit_cast(Int, load(from + i * kLaneFloats));
-        codes_[panel][2 * i] = part_of<4>(lane, 0);
-        codes_[panel][2 * i + 1] = part_of<4>(lane, 1);
+  // Registers of a group.
+  static constexpr int kSteps = kLanes > kRegisterRows ? kLanes / kRegisterRows : 1;
+
+  void take(const CodedPart& work, std::int64_t first, int count) {
+    first_ = first;
+    count_ = count;
+    has_sign_ = true;
+    for_each(work, [&](int group, int panel, std::int64_t table, const float* /*codes*/) {
+      scales_[group][panel] = {load(work.zeros + table), load(work.scales + table)};
+      has_sign_ = has_sign_ && leaves_bytes(scales_[group][panel].zeros);
+    });
+    for_each(work, [&](int group, int panel, std::int64_t /*table*/, const float* codes) {
+      const Bytes zeros = has_sign_ ? in_bytes(scales_[group][panel].zeros) : Bytes{};
+      Bytes* out = codes_[group][panel];
+#pragma GCC unroll 32
+      for (int i = 0; i < kLanes * kBits / 8; ++i) {
+        const Int lane = __builtin_bit_cast(Int, load(codes + i * kLaneFloats));
+#pragma GCC unroll 2
+        for (int part = 0; part < 8 / kBits; ++part)
+          *out++ = __builtin_bit_cast(Bytes, part_of<kBits>(lane, part)) - zeros;
+      }
+    });
+  }
+
+  std::int64_t first() const { return first_; }
+  int count() const { return count_; }
+  bool has_sign() const { return has_sign_; }
+  const void* codes(int group, int panel, int step) const { return codes_[group][panel] + step * kRegisterRows; }
+  const GroupScales& scales(int group, int panel) const { return scales_[group][panel]; }
+
+ private:
+  // Whether all codes less these are whole numbers of a byte with a sign.
+  static bool leaves_bytes(Float zeros) {
+    constexpr int kMost = kBits == 8 ? 255 : 15;
+    const Int whole = __builtin_convertvector(zeros, Int);
+    const Int fits = (__builtin_convertvector(whole, Float) == zeros) & (whole >= kMost - 127) & (whole <= 128);
+    return _mm512_movepi32_mask(__builtin_bit_cast(__m512i, fits)) == kAllLanes;
+  }
+
+  // Each in all bytes of its lane.
+  static Bytes in_bytes(Float zeros) {
+    return __builtin_bit_cast(Bytes, (__builtin_convertvector(zeros, Int) & 0xff) * 0x01010101);
+  }
+
+  template <class Call>
+  void for_each(const CodedPart& work, Call call) const {
+    for (int group = 0; group < count_; ++group) {
+      for (int panel = 0; panel < kPanels; ++panel) {
+        const std::int64_t number = first_ + group;
+        call(group, panel, (panel * work.groups + number) * kPanelOutputs,
+             work.part.panels + panel * work.part.panel_stride + number * (kLanes * kBits / 8) * kLaneFloats);
       }
     }
   }
 
-  const void* of(int panel) const { return codes_[panel]; }
-
- private:
-  Int codes_[kPanels][kMostGroup / 4];
+  Bytes codes_[kTogether][kPanels][kLanes];
+  GroupScales scales_[kTogether][kPanels];
+  std::int64_t first_;
+  int count_;
+  bool has_sign_;
 };
 
-template <int kHalves, int kPanel>
-void add_coded_panel(const void* weights) {
-  load_register<weights_of(kPanel)>(weights, kRegisterRowBytes);
-  multiply_code_registers<sums_of(0, kPanel), x_of(0), weights_of(kPanel)>();
-  if constexpr (kHalves == 2) multiply_code_registers<sums_of(1, kPanel), x_of(1), weights_of(kPanel)>();
+template <bool kSigned, int kHalf, int kPanel>
+void multiply_codes() {
+  if constexpr (kSigned) {
+    multiply_signed_registers<sums_of(kHalf, kPanel), x_of(kHalf), weights_of(kPanel)>();
+  } else {
+    multiply_code_registers<sums_of(kHalf, kPanel), x_of(kHalf), weights_of(kPanel)>();
+  }
 }
 
-// Products of rows [.., inputs] for which the registers are configured.
-template <int kHalves, int kPanels>
-void multiply_group(const std::int8_t* x, std::int64_t inputs, const CodedGroup<kPanels>& group,
-                    Int (*products)[1][kPanels]) {
-  constexpr std::int64_t kRegisterBytes = std::int64_t{kRegisterRows} * kRegisterRowBytes;
+// Products of rows [.., inputs] for which the registers are configured, with a group's codes.
+template <bool kSigned, int kHalves, int kBits, int kLanes, int kPanels>
+void multiply_group(const std::int8_t* x, std::int64_t inputs, const CodedGroups<kBits, kLanes, kPanels>& groups,
+                    int group, Int (*products)[kPanels]) {
   zero_sums<kHalves, kPanels>();
-  for (std::int64_t step = 0; step < group.steps; ++step) {
-    const std::int8_t* const from = x + group.first + step * kRegisterRowBytes;
-    load_register<x_of(0)>(from, inputs);
-    if constexpr (kHalves == 2) load_register<x_of(1)>(from + kRegisterRows * inputs, inputs);
-    add_coded_panel<kHalves, 0>(static_cast<const char*>(group.panels[0]) + step * kRegisterBytes);
+  for (int step = 0; step < groups.kSteps; ++step, x += kRegisterRowBytes) {
+    load_register<x_of(0)>(x, inputs);
+    load_register<weights_of(0)>(groups.codes(group, 0, step), kRegisterRowBytes);
+    multiply_codes<kSigned, 0, 0>();
+    if constexpr (kHalves == 2) {
+      load_register<x_of(1)>(x + kRegisterRows * inputs, inputs);
+      multiply_codes<kSigned, 1, 0>();
+    }
     if constexpr (kPanels == 2) {
-      add_coded_panel<kHalves, 1>(static_cast<const char*>(group.panels[1]) + step * kRegisterBytes);
+      load_register<weights_of(1)>(groups.codes(group, 1, step), kRegisterRowBytes);
+      multiply_codes<kSigned, 0, 1>();
+      if constexpr (kHalves == 2) multiply_codes<kSigned, 1, 1>();
     }
   }
   put_half<0, kPanels>(products);
   if constexpr (kHalves == 2) put_half<1, kPanels>(products);
 }
 
-// Products of a group that have left the registers, and the rows' sums that they are to be added to.
-template <int kPanels>
-struct GroupProducts {
-  Int products[kBlockRows][1][kPanels];
-  GroupScales scales[kPanels];
-  std::int64_t table;  // of the first row, in what there is of each row and group
-  int rows;
-  Float (*sums)[1][kPanels];
-
-  void multiply(const CodedPart& work, std::int64_t row, const CodedGroup<kPanels>& group) {
-    const std::int8_t* const x = work.x.codes + row * work.x.inputs;
-    table = row * work.groups + group.first / work.x.group;
-    if (rows > kRegisterRows) {
-      multiply_group<2>(x, work.x.inputs, group, products);
-    } else {
-      multiply_group<1>(x, work.x.inputs, group, products);
+// Products that have left the registers, and the rows' sums that they are to be added to.
+template <class Groups, int kPanels>
+class GroupProducts {
+ public:
+  void multiply(const CodedPart& work, std::int64_t row, int rows, const Groups& groups, Float (*sums)[1][kPanels]) {
+    rows_ = rows;
+    groups_ = &groups;
+    sums_ = sums;
+    table_ = row * work.groups + groups.first();
+    const std::int8_t* x = work.x.codes + row * work.x.inputs + groups.first() * work.x.group;
+    for (int group = 0; group < groups.count(); ++group, x += work.x.group) {
+      with_kernel(groups.has_sign(), rows > kRegisterRows, [&]<bool kSigned, int kHalves>() {
+        multiply_group<kSigned, kHalves>(x, work.x.inputs, groups, group, products_[group]);
+      });
     }
   }
 
   void add(const CodedPart& work) const {
-    const float* x_sum = work.x.sums + table;
-    const float* x_scale = work.x.scales + table;
-    for (int r = 0; r < rows; ++r, x_sum += work.groups, x_scale += work.groups) {
-#pragma GCC unroll 2
-      for (int p = 0; p < kPanels; ++p)
-        sums[r][0][p] = scales[p].add(sums[r][0][p], products[r][0][p], *x_sum, *x_scale);
+    if (rows_ == 0) return;
+    if (groups_->count() < kTogether) {
+      groups_->has_sign() ? add_groups<true, 1>(work) : add_groups<false, 1>(work);
+    } else {
+      groups_->has_sign() ? add_groups<true, kTogether>(work) : add_groups<false, kTogether>(work);
     }
   }
+
+ private:
+  template <class Call>
+  static void with_kernel(bool has_sign, bool both_halves, Call call) {
+    if (has_sign) {
+      both_halves ? call.template operator()<true, 2>() : call.template operator()<true, 1>();
+    } else {
+      both_halves ? call.template operator()<false, 2>() : call.template operator()<false, 1>();
+    }
+  }
+
+  template <bool kSigned, int kCount>
+  void add_groups(const CodedPart& work) const {
+    GroupScales scales[kCount][kPanels];  // in registers: stores to sums could change what lies in memory
+    for (int group = 0; group < kCount; ++group)
+      for (int p = 0; p < kPanels; ++p) scales[group][p] = groups_->scales(group, p);
+    const float* x_scale = work.x.scales + table_;
+    const float* x_sum = work.x.sums + table_;
+    for (int r = 0; r < rows_; ++r, x_scale += work.groups, x_sum += work.groups) {
+#pragma GCC unroll 2
+      for (int p = 0; p < kPanels; ++p) {
+        Float sum = sums_[r][0][p];
+#pragma GCC unroll 2
+        for (int group = 0; group < kCount; ++group) {
+          const GroupScales& own = scales[group][p];
+          sum = kSigned ? own.add_whole(sum, products_[group][r][p], x_scale[group])
+                        : own.add(sum, products_[group][r][p], x_sum[group], x_scale[group]);
+        }
+        sums_[r][0][p] = sum;
+      }
+    }
+  }
+
+  Int products_[kTogether][kBlockRows][kPanels];
+  std::int64_t table_;  // of the first row and group, in what there is of each
+  const Groups* groups_;
+  Float (*sums_)[1][kPanels];
+  int rows_ = 0;
 };
 
 // Rows from `row` on: a block of them, or fewer than registers take at once. Products are added while the next ones
 // are made: what leaves a register is late.
-template <int kBits, int kPanels>
+template <int kBits, int kLanes, int kPanels>
 void coded_block(const CodedPart& work, std::int64_t row, int rows) {
   Float sums[kCodedBlockRows][1][kPanels];
   TileTarget<float> target = work.target;
@@ -104,28 +185,16 @@ void coded_block(const CodedPart& work, std::int64_t row, int rows) {
     for (int r = 0; r < rows; ++r, target.y += target.stride) call(sums[r]);
   };
   for_rows([&](auto& own) { target.take_sums(own); });
-  WideCodes<kPanels> wide;
-  GroupProducts<kPanels> made[2];
-  made[1].rows = 0;
+  using Groups = CodedGroups<kBits, kLanes, kPanels>;
+  Groups groups[2];
+  GroupProducts<Groups, kPanels> made[2];
   int turn = 0;
-  const int lanes = static_cast<int>(work.x.group / 4);
-  CodedGroup<kPanels> group{{}, lanes > kRegisterRows ? lanes / kRegisterRows : 1, 0};
-  for (std::int64_t number = 0; number < work.groups; ++number, group.first += work.x.group) {
-    const std::int64_t first_lane = number * work.group_lanes;
-    const float* const panels = work.part.panels + first_lane * kLaneFloats;
-    if constexpr (kBits == 4) wide.take(panels, work.part.panel_stride, work.group_lanes);
-    GroupScales scales[kPanels];
-    for (int p = 0; p < kPanels; ++p) {
-      group.panels[p] = kBits == 4 ? wide.of(p) : panels + p * work.part.panel_stride;
-      const std::int64_t table = (p * work.groups + number) * kPanelOutputs;
-      scales[p] = {load(work.zeros + table), load(work.scales + table)};
-    }
-    for (int first = 0; first < rows; first += kBlockRows, turn ^= 1) {
-      GroupProducts<kPanels>& next = made[turn];
-      next.rows = rows - first < kBlockRows ? rows - first : kBlockRows;
-      next.sums = sums + first;
-      for (int p = 0; p < kPanels; ++p) next.scales[p] = scales[p];
-      next.multiply(work, row + first, group);
+  for (std::int64_t first = 0; first < work.groups; first += kTogether) {
+    const std::int64_t left = work.groups - first;
+    Groups& next = groups[first / kTogether % 2];
+    next.take(work, first, static_cast<int>(left < kTogether ? left : kTogether));
+    for (int block = 0; block < rows; block += kBlockRows, turn ^= 1) {
+      made[turn].multiply(work, row + block, rows - block < kBlockRows ? rows - block : kBlockRows, next, sums + block);
       made[turn ^ 1].add(work);
     }
   }
@@ -133,19 +202,26 @@ void coded_block(const CodedPart& work, std::int64_t row, int rows) {
   for_rows([&](auto& own) { target.put_sums(own); });
 }
 
-template <int kBits, int kPanels>
-void amx_coded_part(const CodedPart& work) {
-  const int lanes = static_cast<int>(work.x.group / 4 < kRegisterRows ? work.x.group / 4 : kRegisterRows);
+template <int kBits, int kPanels, int kLanes>
+void amx_coded_rows(const CodedPart& work) {
+  constexpr int lanes = kLanes < kRegisterRows ? kLanes : kRegisterRows;
   const std::int64_t whole = work.rows / kBlockRows * kBlockRows;
   if (whole > 0) configure_block(kBlockRows, lanes);
   for (std::int64_t row = 0; row < whole; row += kCodedBlockRows) {
     const std::int64_t rows = whole - row < kCodedBlockRows ? whole - row : kCodedBlockRows;
-    coded_block<kBits, kPanels>(work, row, static_cast<int>(rows));
+    coded_block<kBits, kLanes, kPanels>(work, row, static_cast<int>(rows));
   }
   const int left = static_cast<int>(work.rows - whole);
   if (left == 0) return;
   configure_block(left, lanes);
-  coded_block<kBits, kPanels>(work, whole, left);
+  coded_block<kBits, kLanes, kPanels>(work, whole, left);
+}
+
+template <int kBits, int kPanels>
+void amx_coded_part(const CodedPart& work) {
+  if (work.x.group == 32) return amx_coded_rows<kBits, kPanels, 8>(work);
+  if (work.x.group == 64) return amx_coded_rows<kBits, kPanels, 16>(work);
+  amx_coded_rows<kBits, kPanels, 32>(work);
 }
 
 template <class T, int kBits>

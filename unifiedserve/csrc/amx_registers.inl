@@ -1,6 +1,6 @@
-// The tile registers of AMX (Intel SDM, volume 2: LDTILECFG, TILELOADD, TDPBF16PS, TDPBSUD), in assembly: in the
-// compilers' intrinsics a register's number can be no template's parameter, and GCC's do not tell it all memory that
-// they read.
+// The tile registers of AMX (Intel SDM, volume 2: LDTILECFG, TILELOADD, TDPBF16PS, TDPBSSD, TDPBSUD), in assembly: in
+// the compilers' intrinsics a register's number can be no template's parameter, and GCC's do not tell it all memory
+// that they read.
 #include <cstdint>
 
 namespace unified {
@@ -56,6 +56,12 @@ void multiply_registers() {
 template <int kSums, int kX, int kWeights>
 void multiply_code_registers() {
   asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSums), "i"(kX), "i"(kWeights));
+}
+
+// The same with weights that have a sign, too.
+template <int kSums, int kX, int kWeights>
+void multiply_signed_registers() {
+  asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSums), "i"(kX), "i"(kWeights));
 }
 
 }  // namespace

@@ -45,6 +45,11 @@ struct GroupScales {
     const Float total = __builtin_convertvector(products, Float) - zeros * x_sum;
     return sum + total * (scales * x_scale);
   }
+
+  // Of codes without their zeros: the same, because products less whole zeros are exact.
+  Float add_whole(Float sum, Int products, float x_scale) const {
+    return sum + __builtin_convertvector(products, Float) * (scales * x_scale);
+  }
 };
 
 // What is left of a tile's type is its bias, so that the products are compiled once for all types.

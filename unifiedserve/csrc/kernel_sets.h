@@ -38,8 +38,8 @@ using Bf16Product = void (*)(const LinearTile<BFloat16>& tile);
 // on their way into the first one alone: half as many bytes a second.
 extern const bool kFetchIntoSecondLevel;
 
-// Whether AMX multiplies codes sooner than vectors do: many rows, and groups that fill its registers.
-constexpr bool amx_takes_codes(std::int64_t rows, std::int64_t group) { return rows >= 32 && group >= 64; }
+// Whether AMX multiplies codes sooner than vectors do: some rows, and groups that fill at least half of a register.
+constexpr bool amx_takes_codes(std::int64_t rows, std::int64_t group) { return rows >= 16 && group >= 32; }
 
 extern const KernelSet kPlainKernels;
 #if defined(__x86_64__)

@@ -94,7 +94,9 @@ inline bool carry_out(const Instruction& at) {
   } else if (at.opcode() == 0x5c && at.prefix() == kF3 && !memory) {
     tile_unit.multiply(at.reg(), at.rm(), at.third());
   } else if (at.opcode() == 0x5e && at.prefix() == kF3 && !memory) {
-    tile_unit.multiply_bytes(at.reg(), at.rm(), at.third());
+    tile_unit.multiply_bytes<std::uint8_t>(at.reg(), at.rm(), at.third());
+  } else if (at.opcode() == 0x5e && at.prefix() == kF2 && !memory) {
+    tile_unit.multiply_bytes<std::int8_t>(at.reg(), at.rm(), at.third());
   } else {
     return false;
   }

@@ -67,7 +67,8 @@ class TileUnit {
     for (int row = sums.rows; row < kRows; ++row) std::memset(sums.data[row], 0, kRowBytes);
   }
 
-  // Of bytes with a sign on the left, without on the right.
+  // Of bytes with a sign on the left, and on the right those of `Right`.
+  template <class Right>
   void multiply_bytes(int sums_number, int left_number, int right_number) {
     auto [sums, left, right] = factors(sums_number, left_number, right_number);
     for (int row = 0; row < sums.rows; ++row) {
@@ -75,7 +76,8 @@ class TileUnit {
         std::int32_t sum = 0;
         std::memcpy(&sum, sums.data[row] + 4 * column, 4);
         for (int i = 0; i < left.row_bytes; ++i) {
-          sum += static_cast<std::int8_t>(left.data[row][i]) * right.data[i / 4][4 * column + i % 4];
+          sum +=
+              static_cast<std::int8_t>(left.data[row][i]) * static_cast<Right>(right.data[i / 4][4 * column + i % 4]);
         }
         std::memcpy(sums.data[row] + 4 * column, &sum, 4);
       }
