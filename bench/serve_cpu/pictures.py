@@ -119,9 +119,10 @@ def draw_bars(path: Path, document: dict[str, Any]) -> None:
     if not shown:
         return
     pyplot = plotting()
-    lines = -(-len(shown) // BARS_A_LINE)
-    size = (13, lines * (1.2 + 0.25 * len(servers)))
-    figure, grid = pyplot.subplots(lines, BARS_A_LINE, figsize=size, squeeze=False)
+    columns = min(len(shown), BARS_A_LINE)
+    lines = -(-len(shown) // columns)
+    size = (3.25 * columns, lines * (1.2 + 0.25 * len(servers)))
+    figure, grid = pyplot.subplots(lines, columns, figsize=size, squeeze=False)
     axes = list(grid.ravel())
     for axis in axes[len(shown) :]:
         axis.set_axis_off()

@@ -5,10 +5,10 @@ namespace {
 
 // Sums of so many rows and two panels stay in the first-level cache while all groups meet them.
 constexpr int kCodedBlockRows = 4 * kBlockRows;
-using Bytes __attribute__((vector_size(4 * SIMD_WIDTH))) = std::uint8_t;
-
 // Groups whose products meet the sums at once.
 constexpr int kTogether = 2;
+
+using Bytes __attribute__((vector_size(4 * SIMD_WIDTH))) = std::uint8_t;
 
 // The codes of some groups and panels as registers take them: four inputs to a lane, each in a byte. Where all zeros
 // are whole, codes lie without them, as numbers with a sign: then nothing is left to be taken off their products.
