@@ -40,7 +40,7 @@ class FakeNode:
 
     async def start(self) -> None:
         """Listen."""
-        app = web.Application()
+        app = web.Application(client_max_size=1 << 26)
         app.router.add_get("/v1/load", self._load)
         app.router.add_post("/v1/plan", self._plan)
         app.router.add_post("/{path:.*}", self._answer)

@@ -381,7 +381,9 @@ async def test_what_one_node_keeps_is_found() -> None:
         await own.client.post("/v1/responses", json=asked(previous_response_id="resp_" + "0" * 32))
         video = {"type": "video_url", "video_url": {"url": "file-abc"}}
         await own.client.post(CHAT, json=asked(messages=[{"role": "user", "content": [video]}]))
-        assert (len(first.requests), len(second.requests)) == (0, 2)
+        large = {"type": "text", "text": "x" * (2 << 20)}  # which is read beside the event loop
+        await own.client.post(CHAT, json=asked(messages=[{"role": "user", "content": [large, video]}]))
+        assert (len(first.requests), len(second.requests)) == (0, 3)
 
 
 async def test_a_file_is_kept_for_the_model_that_its_upload_names() -> None:
