@@ -14,6 +14,7 @@ import uvloop
 from unifiedserve.config import EngineConfig
 from unifiedserve.engine.engine import Engine
 from unifiedserve.server.app import create_app
+from unifiedserve.server.listener import KEEP_ALIVE_SECONDS
 
 KEY = "sk-anne-0123456789"  # which a daemon with `api_key_file` asks for
 STOP_SECONDS = 60.0  # after which nobody reads any more what a test has asked for
@@ -69,7 +70,15 @@ class _Server(uvicorn.Server):
 def running(config: EngineConfig) -> Iterator[Daemon]:
     engine = Engine(config)
     compared = Engine(config.compared) if config.compared else None
-    server = _Server(uvicorn.Config(create_app(engine, compared), host="127.0.0.1", port=0, log_level="warning"))
+    server = _Server(
+        uvicorn.Config(
+            create_app(engine, compared),
+            host="127.0.0.1",
+            port=0,
+            log_level="warning",
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,  # clients let go of connections before
+        )
+    )
     loop = uvloop.new_event_loop()
     thread = threading.Thread(target=loop.run_until_complete, args=(server.serve(),))
     thread.start()
