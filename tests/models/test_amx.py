@@ -113,13 +113,17 @@ def test_threads_share_a_product(linear: Linear) -> None:
 
 def zeros_of(kind: str, outputs: int, groups: int, bits: int, random: torch.Generator) -> Tensor:
     """Return zeros of codes, float16: those that leave numbers of a byte, any numbers, or some of both."""
-    whole = torch.full((outputs, groups), 128.0) if bits == 8 else torch.randint(-112, 129, (outputs, groups)).float()
-    any = torch.rand(outputs, groups, generator=random) * 2**bits
+    whole = (
+        torch.full((outputs, groups), 128.0)
+        if bits == 8
+        else torch.randint(-112, 129, (outputs, groups), generator=random).float()
+    )
+    anything = torch.rand(outputs, groups, generator=random) * 2**bits
     if kind == "mixed":
         beyond = torch.tensor([-113.0, 127.0 if bits == 8 else 129.0])[torch.arange(groups) % 2].expand(outputs, -1)
         whole = torch.where(torch.arange(groups) < 2, beyond, whole)
         whole[outputs // 2, -1] = 0.5
-    return (any if kind == "any" else whole).half()
+    return (anything if kind == "any" else whole).half()
 
 
 @pytest.mark.parametrize("zeros_kind", ["whole", "any", "mixed"])

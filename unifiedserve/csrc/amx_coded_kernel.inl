@@ -22,16 +22,20 @@ class CodedGroups {
     first_ = first;
     count_ = count;
     has_sign_ = true;
-    for_each(work, [&](int group, int panel, std::int64_t table, const float* /*codes*/) {
+    for_each([&](int group, int panel) {
+      const std::int64_t table = (panel * work.groups + first + group) * kPanelOutputs;
       scales_[group][panel] = {load(work.zeros + table), load(work.scales + table)};
       has_sign_ = has_sign_ && leaves_bytes(scales_[group][panel].zeros);
     });
-    for_each(work, [&](int group, int panel, std::int64_t /*table*/, const float* codes) {
+    constexpr int kWeightLanes = kLanes * kBits / 8;
+    for_each([&](int group, int panel) {
       const Bytes zeros = has_sign_ ? in_bytes(scales_[group][panel].zeros) : Bytes{};
+      const float* from =
+          work.part.panels + panel * work.part.panel_stride + (first + group) * kWeightLanes * kLaneFloats;
       Bytes* out = codes_[group][panel];
 #pragma GCC unroll 32
-      for (int i = 0; i < kLanes * kBits / 8; ++i) {
-        const Int lane = __builtin_bit_cast(Int, load(codes + i * kLaneFloats));
+      for (int i = 0; i < kWeightLanes; ++i, from += kLaneFloats) {
+        const Int lane = __builtin_bit_cast(Int, load(from));
 #pragma GCC unroll 2
         for (int part = 0; part < 8 / kBits; ++part)
           *out++ = __builtin_bit_cast(Bytes, part_of<kBits>(lane, part)) - zeros;
@@ -60,14 +64,9 @@ class CodedGroups {
   }
 
   template <class Call>
-  void for_each(const CodedPart& work, Call call) const {
-    for (int group = 0; group < count_; ++group) {
-      for (int panel = 0; panel < kPanels; ++panel) {
-        const std::int64_t number = first_ + group;
-        call(group, panel, (panel * work.groups + number) * kPanelOutputs,
-             work.part.panels + panel * work.part.panel_stride + number * (kLanes * kBits / 8) * kLaneFloats);
-      }
-    }
+  void for_each(Call call) const {
+    for (int group = 0; group < count_; ++group)
+      for (int panel = 0; panel < kPanels; ++panel) call(group, panel);
   }
 
   Bytes codes_[kTogether][kPanels][kLanes];
@@ -77,14 +76,17 @@ class CodedGroups {
   bool has_sign_;
 };
 
-template <bool kSigned, int kHalf, int kPanel>
-void multiply_codes() {
-  if constexpr (kSigned) {
-    multiply_signed_registers<sums_of(kHalf, kPanel), x_of(kHalf), weights_of(kPanel)>();
-  } else {
-    multiply_code_registers<sums_of(kHalf, kPanel), x_of(kHalf), weights_of(kPanel)>();
+template <bool kSigned>
+struct MultiplyCodes {
+  template <int kSums, int kX, int kWeights>
+  static void run() {
+    if constexpr (kSigned) {
+      multiply_signed_registers<kSums, kX, kWeights>();
+    } else {
+      multiply_code_registers<kSums, kX, kWeights>();
+    }
   }
-}
+};
 
 // Products of rows [.., inputs] for which the registers are configured, with a group's codes.
 template <bool kSigned, int kHalves, int kBits, int kLanes, int kPanels>
@@ -92,21 +94,10 @@ void multiply_group(const std::int8_t* x, std::int64_t inputs, const CodedGroups
                     int group, Int (*products)[kPanels]) {
   zero_sums<kHalves, kPanels>();
   for (int step = 0; step < groups.kSteps; ++step, x += kRegisterRowBytes) {
-    load_register<x_of(0)>(x, inputs);
-    load_register<weights_of(0)>(groups.codes(group, 0, step), kRegisterRowBytes);
-    multiply_codes<kSigned, 0, 0>();
-    if constexpr (kHalves == 2) {
-      load_register<x_of(1)>(x + kRegisterRows * inputs, inputs);
-      multiply_codes<kSigned, 1, 0>();
-    }
-    if constexpr (kPanels == 2) {
-      load_register<weights_of(1)>(groups.codes(group, 1, step), kRegisterRowBytes);
-      multiply_codes<kSigned, 0, 1>();
-      if constexpr (kHalves == 2) multiply_codes<kSigned, 1, 1>();
-    }
+    add_step<MultiplyCodes<kSigned>, kHalves, kPanels>(x, inputs, groups.codes(group, 0, step),
+                                                       groups.codes(group, kPanels - 1, step));
   }
-  put_half<0, kPanels>(products);
-  if constexpr (kHalves == 2) put_half<1, kPanels>(products);
+  put_sums<kHalves, kPanels>(products);
 }
 
 // Products that have left the registers, and the rows' sums that they are to be added to.

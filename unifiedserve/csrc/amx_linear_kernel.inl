@@ -10,6 +10,7 @@ static_assert(kWidth == kPanelOutputs);  // a register's row of sums is a vector
 constexpr int kBlockRows = 2 * kRegisterRows;
 constexpr int kBlockPanels = 2;
 constexpr std::int64_t kStepLanes = kRegisterRowBytes / 4;
+// Of a part of the inputs: rows of so many stay in the second-level cache, and few parts add to the same sums.
 constexpr std::int64_t kPartSteps = 32;
 
 // Which registers hold what, of upper and lower rows and of panels.
@@ -31,14 +32,44 @@ inline void configure_block(int rows, int lanes = kRegisterRows) {
   configure_registers(shapes);
 }
 
-// To vectors [rows, kPanels].
 template <int kHalf, int kPanels>
-void put_half(void* sums) {
+void put_half(char* sums) {
   constexpr std::int64_t kRowBytes = std::int64_t{kPanels} * kRegisterRowBytes;
-  char* const half = static_cast<char*>(sums) + kHalf * kRegisterRows * kRowBytes;
-  store_register<sums_of(kHalf, 0)>(half, kRowBytes);
-  if constexpr (kPanels == 2) store_register<sums_of(kHalf, 1)>(half + kRegisterRowBytes, kRowBytes);
+  store_register<sums_of(kHalf, 0)>(sums, kRowBytes);
+  if constexpr (kPanels == 2) store_register<sums_of(kHalf, 1)>(sums + kRegisterRowBytes, kRowBytes);
 }
+
+// To vectors [rows, kPanels].
+template <int kHalves, int kPanels>
+void put_sums(void* to) {
+  char* const sums = static_cast<char*>(to);
+  put_half<0, kPanels>(sums);
+  if constexpr (kHalves == 2) put_half<1, kPanels>(sums + kRegisterRows * kPanels * kRegisterRowBytes);
+}
+
+// Adds the products of a step, whose rows of x lie `stride` bytes from each other, with the weights of each panel.
+template <class Multiply, int kHalves, int kPanels>
+void add_step(const void* x, std::int64_t stride, const void* weights, const void* next_weights) {
+  load_register<x_of(0)>(x, stride);
+  load_register<weights_of(0)>(weights, kRegisterRowBytes);
+  Multiply::template run<sums_of(0, 0), x_of(0), weights_of(0)>();
+  if constexpr (kHalves == 2) {
+    load_register<x_of(1)>(static_cast<const char*>(x) + kRegisterRows * stride, stride);
+    Multiply::template run<sums_of(1, 0), x_of(1), weights_of(0)>();
+  }
+  if constexpr (kPanels == 2) {
+    load_register<weights_of(1)>(next_weights, kRegisterRowBytes);
+    Multiply::template run<sums_of(0, 1), x_of(0), weights_of(1)>();
+    if constexpr (kHalves == 2) Multiply::template run<sums_of(1, 1), x_of(1), weights_of(1)>();
+  }
+}
+
+struct MultiplyPairs {
+  template <int kSums, int kX, int kWeights>
+  static void run() {
+    multiply_registers<kSums, kX, kWeights>();
+  }
+};
 
 template <int kHalves, int kPanels>
 void zero_sums() {
@@ -62,7 +93,7 @@ class PackedRows {
   }
 
   std::int64_t steps() const { return steps_; }
-  const void* of(std::int64_t step, int half) const { return values_[step][half * kRegisterRows]; }
+  const void* rows(std::int64_t step) const { return values_[step]; }
 
  private:
   std::int64_t steps_;
@@ -75,22 +106,10 @@ void amx_block(const PackedRows& x, const float* weights, std::int64_t stride, c
                int rows) {
   zero_sums<kHalves, kPanels>();
   for (std::int64_t step = 0; step < x.steps(); ++step, weights += kStepLanes * kLaneFloats) {
-    load_register<x_of(0)>(x.of(step, 0), kRegisterRowBytes);
-    load_register<weights_of(0)>(weights, kRegisterRowBytes);
-    multiply_registers<sums_of(0, 0), x_of(0), weights_of(0)>();
-    if constexpr (kHalves == 2) {
-      load_register<x_of(1)>(x.of(step, 1), kRegisterRowBytes);
-      multiply_registers<sums_of(1, 0), x_of(1), weights_of(0)>();
-    }
-    if constexpr (kPanels == 2) {
-      load_register<weights_of(1)>(weights + stride, kRegisterRowBytes);
-      multiply_registers<sums_of(0, 1), x_of(0), weights_of(1)>();
-      if constexpr (kHalves == 2) multiply_registers<sums_of(1, 1), x_of(1), weights_of(1)>();
-    }
+    add_step<MultiplyPairs, kHalves, kPanels>(x.rows(step), kRegisterRowBytes, weights, weights + stride);
   }
   Float sums[kHalves * kRegisterRows][1][kPanels];
-  put_half<0, kPanels>(sums);
-  if constexpr (kHalves == 2) put_half<1, kPanels>(sums);
+  put_sums<kHalves, kPanels>(sums);
   TileTarget<BFloat16> row = target;
   for (int r = 0; r < rows; ++r, row.y += row.stride) row.add_sums(sums[r]);
 }

@@ -1,5 +1,6 @@
 """Turn every failure into a response: its status, its headers and the error object of the API that was asked."""
 
+import logging
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -13,6 +14,8 @@ from starlette.types import ExceptionHandler
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.server.disconnect import ClientGoneError
 from unifiedserve.server.error_bodies import error_body_at
+
+_log = logging.getLogger(__name__)
 
 _LONGEST_PLACE = 256  # characters of a method and path that errors repeat
 CLIENT_CLOSED_REQUEST = 499  # nobody reads it; proxies log it
@@ -50,6 +53,14 @@ def status_of(error: RequestError) -> int:
 def internal_error() -> RequestError:
     """Return what a client is told of a fault of ours; the log has the rest."""
     return RequestError("Internal error; the server's log has the details.", ErrorKind.INTERNAL)
+
+
+def streaming_error(error: Exception) -> RequestError:
+    """Return what the client of a stream is told of an error. One that is no RequestError is logged."""
+    if isinstance(error, RequestError):
+        return error
+    _log.error("request failed while streaming", exc_info=error)
+    return internal_error()
 
 
 def error_response(error: RequestError, path: str) -> Response:

@@ -32,7 +32,7 @@ from unifiedserve.messages.encoding import KEY_HEADER, NODES_HEADER
 from unifiedserve.scheduling import Work
 from unifiedserve.server.access.hosts import Hosts
 from unifiedserve.server.answers.marks import BEGUN
-from unifiedserve.server.errors import internal_error
+from unifiedserve.server.errors import streaming_error
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
@@ -240,13 +240,10 @@ async def _stream(request: web.Request, head: Head, relay: Relay) -> web.StreamR
     await response.prepare(request)
     try:
         await relay.carry(response.write)
-    except RequestError as error:
-        await response.write(last_event(request.path, error))
     except ConnectionError:
         raise  # the client has gone
-    except Exception:
-        _log.exception("request failed while streaming")
-        await response.write(last_event(request.path, internal_error()))
+    except Exception as error:
+        await response.write(last_event(request.path, streaming_error(error)))
     await response.write_eof()
     return response
 

@@ -6,7 +6,6 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec.structs import replace
 
 _MEDIA = {"image_url", "video_url", "input_image", "input_video", "image", "video"}
 _CHARACTERS_A_TOKEN = 4.0
@@ -65,10 +64,9 @@ def read_asked(body: bytes) -> Asked:
                 media.append(msgspec.json.encode(found))
     prefixes = tuple(_prefixes(texts))
     tokens = (prefixes[-1].tokens if prefixes else 0) + _token_ids(known.prompt)
-    asked = Asked(known.model, bool(known.stream), tokens, kept=_kept_in(body))
-    if media:
-        return replace(asked, media=len(media), key=_digest(*media))
-    return replace(asked, key=prefixes[0].key if prefixes else "", prefixes=prefixes)
+    key = _digest(*media) if media else prefixes[0].key if prefixes else ""
+    beginnings = () if media else prefixes
+    return Asked(known.model, bool(known.stream), tokens, len(media), key, beginnings, _kept_in(body))
 
 
 def _kept_in(body: bytes) -> str | None:

@@ -50,11 +50,10 @@ class Bodies:
                     pieces.append(piece)
                     if progress.came(len(piece)):
                         end.reschedule(progress.deadline)
-        except TimeoutError:
+        except BaseException as error:
             self.bytes -= size
-            raise progress.late() from None
-        except BaseException:
-            self.bytes -= size
+            if isinstance(error, TimeoutError):
+                raise progress.late() from None
             raise
         return b"".join(pieces)
 

@@ -10,7 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from unifiedserve.errors import RequestError
 from unifiedserve.server.disconnect import ClientGoneError, unless_disconnected
-from unifiedserve.server.errors import internal_error
+from unifiedserve.server.errors import streaming_error
 
 _log = logging.getLogger(__name__)
 
@@ -30,11 +30,8 @@ async def ending(events: AsyncIterator[bytes], failure: Callable[[RequestError],
     try:
         async for data in events:
             yield data
-    except RequestError as error:
-        yield failure(error)
-    except Exception:
-        _log.exception("request failed while streaming")
-        yield failure(internal_error())
+    except Exception as error:
+        yield failure(streaming_error(error))
 
 
 class Source(Protocol):
