@@ -22,6 +22,7 @@ from unifiedserve.attention import RaggedBatch
 from unifiedserve.attention.base import Span
 from unifiedserve.device import CPU
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
+from unifiedserve.memory.number_types import name_of
 
 LAYERS, PAGE_TOKENS, HEADS, KV_HEADS, HEAD_DIM = 12, 16, 28, 4, 128
 DTYPES = [torch.bfloat16, torch.float32]
@@ -31,7 +32,7 @@ CASES = {"decode": (16384, 1), "chunk of 512": (2048, 512)}  # tokens in the cac
 @contextmanager
 def filled_cache(tokens: int, dtype: torch.dtype) -> Iterator[KVCache]:
     """Yield a cache of random keys and values, or codes."""
-    layout = KVLayout(LAYERS, PAGE_TOKENS, KV_HEADS, HEAD_DIM, dtype)
+    layout = KVLayout(LAYERS, PAGE_TOKENS, KV_HEADS, HEAD_DIM, name_of(dtype))
     pool = PagePool.create(f"bench-cache-{os.getpid()}-{dtype.itemsize}", -(-tokens // PAGE_TOKENS), layout.page_bytes)
     try:
         kv = KVCache(pool, layout)

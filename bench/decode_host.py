@@ -127,7 +127,7 @@ def decode_worker(batch: int) -> Iterator[tuple[Worker, SharedMemory, int]]:
     placement = Placement("decode", (Instance("decode", (Stage.DECODE,)), Instance("others", tuple(Stage)[:3])))
     config = EngineConfig.of(max_running=batch, max_model_len=CONTEXT + STEPS + WARM_UP + 1)
     processor, name = load_processor(DEFAULT_CHECKPOINT), f"decode-host-{uuid4().hex[:8]}"
-    kv = KVLayout.of(processor.config, config.memory.kv_page_tokens, torch.float32)
+    kv = KVLayout.of(processor.config, config.memory.kv_page_tokens, "float32")
     pages = (batch + 1) * -(-(config.checkpoint.max_model_len + 2) // config.memory.kv_page_tokens)
     own = MemoryLayout(
         kv=PoolSize(pages, kv.page_bytes),

@@ -12,6 +12,7 @@ from unifiedserve.attention import RaggedBatch
 from unifiedserve.attention.base import Span
 from unifiedserve.device.cpu.decoder import FusedDecoder
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
+from unifiedserve.memory.number_types import name_of
 from unifiedserve.models.hub import load_transformers
 
 SIZES = {
@@ -44,7 +45,7 @@ class DecoderSteps:
     @torch.inference_mode()
     def seconds(self, rows: int, past: int, new: int, times: int) -> list[float]:
         """Return what each of so many steps took, after one that is not counted."""
-        layout = KVLayout.of(self._config, PAGE_TOKENS, DTYPE)
+        layout = KVLayout.of(self._config, PAGE_TOKENS, name_of(DTYPE))
         pages = -(-(past + new) // PAGE_TOKENS)
         pool = PagePool.create(f"bench-steps-{os.getpid()}", rows * pages, layout.page_bytes)
         try:

@@ -23,6 +23,7 @@ from training.world.sampling import Recipe, sample_scene
 from unifiedserve.attention import RaggedBatch
 from unifiedserve.config import EngineConfig
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
+from unifiedserve.memory.number_types import name_of
 from unifiedserve.messages.media import ExpandedPrompt, MediaOptions
 from unifiedserve.models.registry import load_processor
 
@@ -71,7 +72,7 @@ class Model:
 
     def __init__(self, model_dir: Path, config: EngineConfig, stack: ExitStack) -> None:
         self._adapter, self.weights_bytes = stack.enter_context(loaded(model_dir, config))
-        layout = KVLayout.of(self._adapter.config, PAGE_TOKENS, self._adapter.dtype)
+        layout = KVLayout.of(self._adapter.config, PAGE_TOKENS, name_of(self._adapter.dtype))
         pool = PagePool.create(f"bench-divergence-{os.getpid()}-kv", PAGES, layout.page_bytes)
         stack.callback(pool.unlink)
         self._kv = KVCache(pool, layout)

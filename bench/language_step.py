@@ -42,8 +42,9 @@ from unifiedserve.device.cpu.modules import PanelLinear
 from unifiedserve.device.cpu.processor import thread_pool
 from unifiedserve.doctor.machine import describe_machine
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
+from unifiedserve.memory.number_types import name_of
 from unifiedserve.messages.sampling_params import SamplingParams
-from unifiedserve.models.base import LanguageAdapter
+from unifiedserve.models.adapter import LanguageAdapter
 from unifiedserve.sampling.sample import sample
 
 PAGE_TOKENS = 16
@@ -60,7 +61,7 @@ class DecodeStep:
 
     def __init__(self, adapter: LanguageAdapter, batch: int, context: int, ranks: int = 1) -> None:
         self.adapter = adapter
-        layout = KVLayout.of(adapter.config, PAGE_TOKENS, adapter.dtype, ranks)
+        layout = KVLayout.of(adapter.config, PAGE_TOKENS, name_of(adapter.dtype), ranks)
         self.layout = layout
         self.token_bytes = layout.page_bytes / PAGE_TOKENS
         count = -(-(context + 1) // PAGE_TOKENS)

@@ -12,8 +12,9 @@ from unifiedserve.config import EngineConfig
 from unifiedserve.device import CPU
 from unifiedserve.engine.weight_source import weight_source
 from unifiedserve.memory.weights import attach_weights, store_weights, weights_bytes
-from unifiedserve.models.base import LanguageAdapter
-from unifiedserve.models.registry import load_adapter, load_config
+from unifiedserve.models.adapter import LanguageAdapter
+from unifiedserve.models.adapters import load_adapter
+from unifiedserve.models.registry import load_config
 
 
 class Loaded(NamedTuple):

@@ -31,8 +31,9 @@ from unifiedserve.doctor.machine import describe_machine
 from unifiedserve.engine.weight_source import wanted_by, weight_source
 from unifiedserve.memory.kv_cache import KVCache
 from unifiedserve.memory.weights import attach_weights, create_weights, weights_bytes, write_weights
-from unifiedserve.models.base import LanguageAdapter
-from unifiedserve.models.registry import load_adapter, load_config
+from unifiedserve.models.adapter import LanguageAdapter
+from unifiedserve.models.adapters import load_adapter
+from unifiedserve.models.registry import load_config
 from unifiedserve.placement import Network
 from unifiedserve.ranks.follower import follow
 from unifiedserve.ranks.group import Group

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from unifiedserve import _core
-from unifiedserve.config import API_KEY, API_KEYS, CLUSTER_KEY
 
 #: what libraries look at: the machine, the time, their own process, randomness
 _SYSTEM = (
@@ -33,8 +32,6 @@ _SYSTEM = (
     "/dev/random",
 )
 _NULL = "/dev/null"
-#: environment variables with what only the process needs that answers HTTP
-_SECRETS = (API_KEYS, API_KEY, CLUSTER_KEY, "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 
 
 def missing() -> list[str]:
@@ -56,11 +53,6 @@ def give_up(*, readable: Iterable[str], writable: Iterable[str] = (), unix_socke
     """
     _core.restrict_files([*_SYSTEM, *readable], [_NULL, *writable], unix_sockets)
     _core.restrict_calls(unix_sockets)
-
-
-def environment_without_secrets() -> dict[str, str]:
-    """Return this process's environment, less the keys and tokens that children have no use for."""
-    return {name: value for name, value in os.environ.items() if name not in _SECRETS}
 
 
 def code_paths() -> list[str]:

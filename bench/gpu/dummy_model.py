@@ -11,10 +11,12 @@ from ipc_buffers import PagePool
 from unifiedserve.config import EngineConfig
 from unifiedserve.device import Device
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
+from unifiedserve.memory.number_types import name_of
 from unifiedserve.memory.weights import attach_weights, store_weights
-from unifiedserve.models.base import LanguageAdapter
+from unifiedserve.models.adapter import LanguageAdapter
+from unifiedserve.models.adapters import load_adapter
 from unifiedserve.models.dummy import DummyTensors
-from unifiedserve.models.registry import load_adapter, load_config
+from unifiedserve.models.registry import load_config
 from unifiedserve.worker.language.model import LanguageModel, Rows
 
 DTYPE = torch.bfloat16
@@ -33,7 +35,7 @@ def load(folder: Path, device: Device) -> LanguageAdapter:
 
 def make_cache(adapter: LanguageAdapter, pages: int) -> KVCache:
     """Return a KV cache of random numbers: of so many pages, or of as many as there is memory for."""
-    layout = KVLayout.of(adapter.config, EngineConfig().memory.kv_page_tokens, DTYPE)
+    layout = KVLayout.of(adapter.config, EngineConfig().memory.kv_page_tokens, name_of(DTYPE))
     if (room := adapter.device.room()) is not None:
         pages = min(pages, int(SHARE * room.free) // layout.page_bytes)
     pool = PagePool.create(_name(), pages, layout.page_bytes, adapter.device.place)

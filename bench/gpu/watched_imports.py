@@ -42,7 +42,7 @@ def main() -> None:
     """Import what the zygote imports."""
     watch = _Watch()
     sys.addaudithook(watch)
-    from unifiedserve.models.registry import preload
+    from unifiedserve.models.adapters import preload
     from unifiedserve.worker.process import prepare_interpreter
 
     prepare_interpreter()

@@ -11,7 +11,8 @@ from reference import Reference, transformers
 from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
 
-from unifiedserve.models.base import LanguageAdapter, Processor
+from unifiedserve.models.adapter import LanguageAdapter
+from unifiedserve.models.processor import Processor
 from unifiedserve.models.tiny import make_checkpoint, make_tokenizer
 
 CHATML = """\

@@ -18,10 +18,13 @@ from unifiedserve.config import EngineConfig
 from unifiedserve.device import CPU, Device
 from unifiedserve.engine.weight_source import weight_source
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
+from unifiedserve.memory.number_types import name_of
 from unifiedserve.memory.weights import attach_weights, store_weights
 from unifiedserve.messages.sampling_params import SamplingParams
-from unifiedserve.models.base import ExpandedPrompt, LanguageAdapter, MediaOptions, MediaPlan, Processor, VideoInfo
-from unifiedserve.models.registry import load_adapter, load_config
+from unifiedserve.models.adapter import LanguageAdapter
+from unifiedserve.models.adapters import load_adapter
+from unifiedserve.models.processor import ExpandedPrompt, MediaOptions, MediaPlan, Processor, VideoInfo
+from unifiedserve.models.registry import load_config
 from unifiedserve.models.scopes import Scope, cross_spans
 from unifiedserve.sampling.sample import sample
 
@@ -110,7 +113,7 @@ class Loop:
         layout: KVLayout | None = None,
     ) -> None:
         self.adapter = adapter
-        layout = layout or KVLayout.of(adapter.config, page_size, kv_dtype or adapter.dtype)
+        layout = layout or KVLayout.of(adapter.config, page_size, name_of(kv_dtype or adapter.dtype))
         self.pool = PagePool.create(
             f"test-models-{uuid.uuid4().hex[:12]}", pages, layout.page_bytes, adapter.device.place
         )

@@ -42,7 +42,7 @@ def model(device: Device) -> Any:
 
 @pytest.fixture
 def kv(device: Device) -> Iterator[KVCache]:
-    layout = KVLayout(2, PAGE, 2, 16, torch.float32)
+    layout = KVLayout(2, PAGE, 2, 16, "float32")
     pool = PagePool.create(f"test-decoder-{uuid.uuid4().hex[:12]}", PAGES, layout.page_bytes, device.place)
     yield KVCache(pool, layout, device=device)
     pool.close()

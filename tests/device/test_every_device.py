@@ -36,7 +36,7 @@ def device(request: pytest.FixtureRequest) -> Device:
 @pytest.fixture(scope="module")
 def kv(device: Device) -> Iterator[KVCache]:
     """A cache of two layers that is NaN everywhere."""
-    layout = KVLayout(2, PAGE, KV_HEADS, HEAD_DIM, torch.float32)
+    layout = KVLayout(2, PAGE, KV_HEADS, HEAD_DIM, "float32")
     pool = PagePool.create(f"test-device-{uuid.uuid4().hex[:12]}", PAGES, layout.page_bytes, device.place)
     yield KVCache(pool, layout, device=device)
     pool.close()

@@ -23,6 +23,7 @@ from unifiedserve.device.cuda.vision import CudaVision
 from unifiedserve.device.operators import Multiply
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
+from unifiedserve.memory.number_types import name_of
 
 operators = pytest.importorskip("unifiedserve.device.triton.operators", reason="no Triton")
 linear = pytest.importorskip("unifiedserve.device.triton.linear")
@@ -117,7 +118,7 @@ class Model:
 @pytest.fixture
 def kv(device: torch.device) -> Iterator[KVCache]:
     there = CPU if device.type == "cpu" else CudaDevice(EngineConfig())
-    layout = KVLayout(1, PAGE, 2, 16, dtype_on(device))
+    layout = KVLayout(1, PAGE, 2, 16, name_of(dtype_on(device)))
     pool = PagePool.create(f"test-company-{uuid.uuid4().hex[:12]}", PAGES, layout.page_bytes, there.place)
     yield KVCache(pool, layout, device=there)
     pool.close()

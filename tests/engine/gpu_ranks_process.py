@@ -30,7 +30,7 @@ from unifiedserve.memory.shared import ENGINE_INBOX, EngineLayout
 from unifiedserve.messages.media import Source
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.wire import MediaSource, Shutdown, Token, unpack
-from unifiedserve.models.base import MediaOptions, Processor
+from unifiedserve.models.processor import MediaOptions, Processor
 from unifiedserve.models.registry import load_processor
 from unifiedserve.placement import Placement, read_placement
 from unifiedserve.ranks.group import Group

@@ -46,7 +46,7 @@ from unifiedserve.messages.wire import (
     pack,
     unpack,
 )
-from unifiedserve.models.base import MediaOptions, Processor
+from unifiedserve.models.processor import MediaOptions, Processor
 from unifiedserve.models.registry import load_processor
 from unifiedserve.placement import Load, Placement, Stage, choose_route, read_placement
 from unifiedserve.worker.assembly import begin_log

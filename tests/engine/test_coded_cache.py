@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from cache_hits import LONG
 from completions import KEEPS_NOTHING, TIGHT_BUFFERS, ask, metric, tokens
 from daemon import Daemon
@@ -30,7 +29,7 @@ QUESTIONS = ["What is a river?", "Tell me a story.", "Sing.", "And then?"]
 
 
 def test_pages_are_as_many_as_the_codes_let_there_be(daemon: Daemon, checkpoint: Path) -> None:
-    plain = KVLayout.of(load_config(checkpoint), 16, torch.float32).page_bytes
+    plain = KVLayout.of(load_config(checkpoint), 16, "float32").page_bytes
     assert daemon.engine.observation.buffers()[FIRST_MEMORY, "kv"][1] > 3 * MIB // plain
 
 

@@ -13,7 +13,7 @@ from media import Clip, image_part, make_image, text_part, video_part
 from unifiedserve.config import EngineConfig
 from unifiedserve.engine import resources
 from unifiedserve.engine.resources import check_sandbox
-from unifiedserve.engine.zygote import environment_of_workers
+from unifiedserve.environment import environment_of_workers
 from unifiedserve.errors import ConfigError
 from unifiedserve.sandbox import missing
 

@@ -23,7 +23,7 @@ from unifiedserve.engine.supervisor import Supervisor
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.shared import EngineLayout, SharedMemory
 from unifiedserve.messages.wire import Ready
-from unifiedserve.models.base import Processor
+from unifiedserve.models.processor import Processor
 from unifiedserve.models.registry import load_processor
 from unifiedserve.placement import FIRST_MEMORY, MODEL_STAGES, Stage
 from unifiedserve.worker.loop import Worker

@@ -15,7 +15,7 @@ from unifiedserve.config import EngineConfig
 from unifiedserve.device.cpu.side_thread import SideThread
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.wire import Failed, Message
-from unifiedserve.models.base import Processor
+from unifiedserve.models.processor import Processor
 from unifiedserve.models.registry import load_processor
 from unifiedserve.placement import read_placement
 from unifiedserve.scheduling import EncodeWork

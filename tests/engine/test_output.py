@@ -10,7 +10,7 @@ from unifiedserve.engine.requests.answer import Answer
 from unifiedserve.messages.api import Delta, TokenLogprob
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.wire import Token
-from unifiedserve.models.base import Processor
+from unifiedserve.models.processor import Processor
 from unifiedserve.models.registry import load_processor
 
 STOPS = st.text(alphabet="ab é", min_size=1, max_size=3)

@@ -12,7 +12,7 @@ from reference import Reference
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.messages.sampling_params import SamplingParams
-from unifiedserve.models.base import Processor
+from unifiedserve.models.processor import Processor
 from unifiedserve.models.registry import load_processor
 from unifiedserve.placement import NAMED, read_placement
 

@@ -11,8 +11,10 @@ from model_loop import plans
 from reference import Case, Reference, transformers
 
 from unifiedserve.errors import ConfigError
-from unifiedserve.messages.media import MediaOptions, MediaPlan
-from unifiedserve.models.base import Processor
+from unifiedserve.messages.media import MediaKind, MediaOptions, MediaPlan
+from unifiedserve.models.families.qwen2_5_vl.rules import MediaRules
+from unifiedserve.models.picture_adapter import channel_normalisation
+from unifiedserve.models.processor import Processor
 from unifiedserve.models.registry import load_processor
 
 #: "wrong" is an answer about other pixels, "crashed" an error that tells nobody what to do
@@ -110,12 +112,18 @@ def _sampled(hf: Reference, case: Case) -> tuple[Case, MediaOptions | None]:
     return replace(case, sampling={"do_sample_frames": True}), MediaOptions()
 
 
+def normalisation_for(ours: Any, kind: MediaKind) -> tuple[torch.Tensor, torch.Tensor]:
+    """Mean and deviation of a kind of media: one a channel, or one an element of a row."""
+    rules = ours.image_rules if kind == "image" else ours.video_rules
+    return rules.normalisation() if isinstance(rules, MediaRules) else channel_normalisation(rules)
+
+
 def _normalised(ours: Processor, plan: MediaPlan, case: Case) -> torch.Tensor:
     """What the encoder gets of a medium, in its order."""
     frames = case.images[0][None] if plan.kind == "image" else case.videos[0]
     frames = frames[list(plan.frame_indices)] if plan.frame_indices else frames
     values = rows(plan, frames, ours.patch_row_bytes)
-    mean, deviation = ours.normalisation[plan.kind]
+    mean, deviation = normalisation_for(ours, plan.kind)
     if mean.dim() == 1:
         return values.float().sub(mean).div(deviation).flatten()
     parts, left = [], values.flatten()

@@ -15,7 +15,7 @@ from model_loop import Loop, make_adapter, prompt_logits
 from torch import Tensor
 
 from unifiedserve.attention import RaggedBatch
-from unifiedserve.models.base import LanguageAdapter
+from unifiedserve.models.adapter import LanguageAdapter
 
 PROMPTS, LENGTH = 4, 500
 CLEAR = 4.0  # deviations of our error by which the best logit leads

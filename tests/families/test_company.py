@@ -13,7 +13,8 @@ from torch import Tensor
 
 from unifiedserve.attention import RaggedBatch
 from unifiedserve.memory.recurrent_state import LINEAR_ATTENTION
-from unifiedserve.models.base import LanguageAdapter, MediaOptions
+from unifiedserve.models.adapter import LanguageAdapter
+from unifiedserve.models.processor import MediaOptions
 from unifiedserve.models.registry import load_processor
 
 LENGTHS = [150, 40, 7]

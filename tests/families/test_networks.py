@@ -11,7 +11,7 @@ from unifiedserve.config import EngineConfig
 from unifiedserve.device.cpu import CPU
 from unifiedserve.engine.weight_source import wanted_by, weight_source
 from unifiedserve.memory.weights import attach_weights, create_weights, weights_bytes, write_weights
-from unifiedserve.models.registry import load_adapter
+from unifiedserve.models.adapters import load_adapter
 from unifiedserve.placement import Network
 
 #: one with a tower of ours, one whose encoder has a part of the language model, one with a vector beside its networks

@@ -13,7 +13,7 @@ from pathlib import Path
 from unifiedserve.models.deferred_torch import import_torch
 
 import_torch()
-from unifiedserve.models.registry import preload
+from unifiedserve.models.adapters import preload
 
 for folder in sys.argv[1:]:
     preload(Path(folder))

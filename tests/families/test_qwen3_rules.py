@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from model_loop import plans
 from reference import Case, Reference, transformers
 
-from unifiedserve.models.base import ALL_FRAMES, MediaOptions, Processor, PromptError, VideoInfo
 from unifiedserve.models.families.qwen2_5_vl.rules import MediaRules
 from unifiedserve.models.families.qwen3_vl import frame_size, sample_frames
+from unifiedserve.models.processor import ALL_FRAMES, MediaOptions, Processor, PromptError, VideoInfo
 from unifiedserve.models.processor_defaults import QWEN3_VIDEOS
 from unifiedserve.models.processor_rules import raw_rules
 from unifiedserve.models.registry import load_processor

@@ -17,8 +17,8 @@ from text_variants import ANSWER, CASES, Variant, compare, requests_of, write_ch
 
 from unifiedserve.device import CPU, Device
 from unifiedserve.errors import ConfigError
+from unifiedserve.models.context_length import context_length
 from unifiedserve.models.registry import load_processor
-from unifiedserve.models.rope import context_length
 
 
 def longrope(pairs: int, length: int) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from cases import user
 from model_loop import Loop, Request, make_adapter
 from reference import Case, transformers
 
-from unifiedserve.device.cpu.processor import KERNEL_DTYPES
+from unifiedserve.device.cpu.dtypes import KERNEL_DTYPES
 from unifiedserve.device.llama import fits
 from unifiedserve.models.registry import load_processor
 

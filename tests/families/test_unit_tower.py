@@ -15,7 +15,7 @@ from torch import Tensor
 
 from flashcodec import PatchLayout
 from unifiedserve.messages.media import MediaKind, MediaPlan
-from unifiedserve.models.base import LanguageAdapter
+from unifiedserve.models.adapter import LanguageAdapter
 
 
 @pytest.fixture(scope="module", params=["qwen2_vl", "qwen3_vl", "qwen3_vl_moe"])

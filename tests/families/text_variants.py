@@ -26,7 +26,7 @@ from reference import Case, transformers
 
 from unifiedserve.device import CPU, Device
 from unifiedserve.errors import ConfigError
-from unifiedserve.models.base import Processor
+from unifiedserve.models.processor import Processor
 from unifiedserve.models.registry import load_processor
 
 ANSWER = 10

@@ -14,7 +14,8 @@ from reference import Reference
 
 from ipc_buffers import ArenaError, Memory
 from unifiedserve import _core
-from unifiedserve.models.base import LanguageAdapter, Processor
+from unifiedserve.models.adapter import LanguageAdapter
+from unifiedserve.models.processor import Processor
 from unifiedserve.models.registry import load_processor
 from unifiedserve.models.tiny import make_checkpoint
 

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from flashcodec import PatchLayout
 from unifiedserve.messages.media import MediaKind
-from unifiedserve.models.base import MediaPlan
+from unifiedserve.models.processor import MediaPlan
 
 ROW_BYTES = 3 * 2 * 14 * 14
 MERGED = 4  # patches a visual token

@@ -15,9 +15,11 @@ from unifiedserve.config import EngineConfig
 from unifiedserve.device import CPU, Meeting
 from unifiedserve.engine.weight_source import weight_source
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
+from unifiedserve.memory.number_types import name_of
 from unifiedserve.memory.weights import attach_weights, store_weights
-from unifiedserve.models.base import LanguageAdapter
-from unifiedserve.models.registry import load_adapter, load_config
+from unifiedserve.models.adapter import LanguageAdapter
+from unifiedserve.models.adapters import load_adapter
+from unifiedserve.models.registry import load_config
 from unifiedserve.placement import Network
 from unifiedserve.placement.encoder_ranks import FIRST_ALONE, EncoderRanks
 from unifiedserve.ranks.follower import follow
@@ -85,7 +87,7 @@ def ranks_of(
             else load_adapter(checkpoint, weights[rank], dtype, CPU, (Network.LANGUAGE,), group)
             for rank, group in enumerate(groups)
         ]
-        layout = KVLayout.of(config, 16, kv_dtype or dtype, ranks)
+        layout = KVLayout.of(config, 16, name_of(kv_dtype or dtype), ranks)
         loop = Loop(adapters[0], layout=layout)
         stack.callback(loop.close)
         threads = stack.enter_context(ThreadPoolExecutor(max(1, ranks - 1)))

@@ -39,7 +39,7 @@ def test_equals_dense(
 ) -> None:
     random = torch.Generator().manual_seed(seed)
     q_heads, kv_heads = heads
-    layout = KVLayout(2, page_size, kv_heads, HEAD_DIM, torch.float32)
+    layout = KVLayout(2, page_size, kv_heads, HEAD_DIM, "float32")
     needed = [-(-(past + new) // page_size) for past, new in lengths]
     pool = PagePool.create(f"test-models-attention-{seed}", sum(needed) + 2, layout.page_bytes)
     try:
@@ -115,7 +115,7 @@ def test_bad_spans(span: Span) -> None:
 
 
 def test_layout(checkpoint: object) -> None:
-    layout = KVLayout.of(load_config(checkpoint), 16, torch.bfloat16)  # type: ignore[arg-type]
+    layout = KVLayout.of(load_config(checkpoint), 16, "bfloat16")  # type: ignore[arg-type]
     assert layout.shape == (4, 2, 16, 2, 32)
     assert layout.page_bytes == 4 * 2 * 16 * 2 * 32 * 2
 
@@ -124,7 +124,7 @@ def test_wrong_page_size(arena_name: str) -> None:
     pool = PagePool.create(arena_name, 2, 4096)
     try:
         with pytest.raises(ValueError, match="pages of 4096 bytes, the model needs 512"):
-            KVCache(pool, KVLayout(1, 4, 2, 8, torch.float32))
+            KVCache(pool, KVLayout(1, 4, 2, 8, "float32"))
     finally:
         pool.close()
         pool.unlink()

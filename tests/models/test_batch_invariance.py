@@ -22,7 +22,8 @@ from unifiedserve.attention.base import Span
 from unifiedserve.device.cpu import CPU
 from unifiedserve.device.cpu.processor import use_threads
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
-from unifiedserve.models.base import LanguageAdapter
+from unifiedserve.memory.number_types import name_of
+from unifiedserve.models.adapter import LanguageAdapter
 from unifiedserve.models.default import DEFAULT_CHECKPOINT
 
 HEADS, KV_HEADS, HEAD_DIM, PAGE = 6, 2, 32, 16
@@ -83,7 +84,7 @@ def attended(
         random = torch.Generator().manual_seed(i)
         inputs.append([torch.randn(length, n, HEAD_DIM, generator=random).to(dtype) for n in (HEADS, *[KV_HEADS] * 2)])
     tables, out = pages_of(lengths, seed), [torch.empty_like(q) for q, _, _ in inputs]
-    layout = KVLayout(1, PAGE, KV_HEADS, HEAD_DIM, torch.int8 if coded else dtype)
+    layout = KVLayout(1, PAGE, KV_HEADS, HEAD_DIM, "int8" if coded else name_of(dtype))
     with new_cache(layout, sum(lengths)) as kv:
         for step in steps:
             batch = RaggedBatch.build([Span(tables[i], start, stop) for i, start, stop in step], PAGE)
@@ -140,7 +141,7 @@ def logits(
     """Each sequence's [length, vocab] for tokens that are the same in any company."""
     ids = [torch.randint(0, 1000, (n,), generator=torch.Generator().manual_seed(i)) for i, n in enumerate(lengths)]
     tables, parts = pages_of(lengths, seed), [[] for _ in lengths]
-    layout = KVLayout.of(adapter.config, PAGE, torch.int8 if coded else adapter.dtype)
+    layout = KVLayout.of(adapter.config, PAGE, "int8" if coded else name_of(adapter.dtype))
     with new_cache(layout, sum(lengths)) as kv:
         for step in steps:
             batch = RaggedBatch.build([Span(tables[i], start, stop) for i, start, stop in step], PAGE)

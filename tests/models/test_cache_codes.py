@@ -23,7 +23,7 @@ per_example = settings(max_examples=40, suppress_health_check=[HealthCheck.funct
 @contextmanager
 def coded_cache(pages: int, page_size: int, kv_heads: int, head_dim: int) -> Iterator[KVCache]:
     """Two layers, without a scale that is a number wherever nothing was written."""
-    layout = KVLayout(2, page_size, kv_heads, head_dim, torch.int8)
+    layout = KVLayout(2, page_size, kv_heads, head_dim, "int8")
     pool = PagePool.create(f"test-codes-{uuid.uuid4().hex[:12]}", pages, layout.page_bytes)
     try:
         kv = KVCache(pool, layout)
@@ -164,6 +164,6 @@ def test_the_error_of_normal_numbers(instruction_set: str) -> None:
 
 
 def test_a_page_holds_twice_as_many_tokens() -> None:
-    plain, coded = (KVLayout(28, 16, 4, 128, dtype).page_bytes for dtype in (torch.bfloat16, torch.int8))
+    plain, coded = (KVLayout(28, 16, 4, 128, dtype).page_bytes for dtype in ("bfloat16", "int8"))
     assert coded == 28 * 2 * 16 * 4 * (128 + 4)
     assert 1.9 < plain / coded < 2

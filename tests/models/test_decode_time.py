@@ -10,7 +10,7 @@ from unifiedserve.config import EngineConfig, VideoDecoderName
 from unifiedserve.engine.admission import workload
 from unifiedserve.engine.admission.admission import Admission
 from unifiedserve.errors import RequestError
-from unifiedserve.models.base import Processor
+from unifiedserve.models.processor import Processor
 
 
 def admission(ours: Processor, seconds: float, decoder: VideoDecoderName = "flashcodec") -> Admission:

@@ -23,6 +23,19 @@ import torch
 """
 
 
+DEFERRED = """
+import sys
+from unifiedserve.models.deferred_torch import defer_torch, is_torch_deferred
+
+defer_torch()
+import torch
+before = torch
+assert is_torch_deferred() and "torch.nn" not in sys.modules
+{use}
+assert not is_torch_deferred()
+"""
+
+
 def _run(program: str) -> str:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -32,12 +45,11 @@ def _run(program: str) -> str:
 @pytest.mark.parametrize(
     "imports",
     [
-        "import unifiedserve.server.daemon",
         "from unifiedserve.worker import zygote, process; process.prepare_interpreter()",
     ],
-    ids=["engine", "zygote"],
+    ids=["zygote"],
 )
-def test_no_server_process_imports_them(imports: str) -> None:
+def test_no_worker_imports_them(imports: str) -> None:
     assert _run(LEFT_OUT.format(imports=imports)) == "[]"
 
 
@@ -62,3 +74,41 @@ def test_no_server_process_imports_them(imports: str) -> None:
 )
 def test_a_part_works_once_it_is_used(use: str, printed: str) -> None:
     assert _run(USED.format(use=use)) == printed
+
+
+def test_the_server_imports_no_torch_for_any_family() -> None:
+    """It would be a second of its start, and a tenth of a GiB."""
+    program = (
+        "from unifiedserve.models.deferred_torch import defer_torch, is_torch_deferred\n"
+        "defer_torch()\n"
+        "import unifiedserve.server.daemon\n"
+        "from unifiedserve.models.hub import load_transformers\n"
+        "from unifiedserve.models.registry import FAMILIES, family_class\n"
+        "load_transformers()\n"
+        "names = [family_class(family.processor).__name__ for family in FAMILIES.values()]\n"
+        "print(len(names) > 20, is_torch_deferred())"
+    )
+    assert _run(program) == "True True"
+
+
+@pytest.mark.parametrize(
+    ("use", "printed"),
+    [
+        ("print(torch.ones(2).tolist())", "[1.0, 1.0]"),
+        ("from torch import Tensor; print(Tensor is torch.Tensor)", "True"),
+        (
+            "import torch.nn as nn; print(nn is torch.nn is before.nn is sys.modules['torch.nn'], nn.__spec__.name)",
+            "True torch.nn",
+        ),
+        ("from torch.nn import functional; print(functional is before.nn.functional)", "True"),
+        ("import torch.utils.data.dataloader as d; print(before.utils.data.DataLoader is d.DataLoader)", "True"),
+        (
+            "from concurrent.futures import ThreadPoolExecutor as Pool\n"
+            "with Pool(8) as pool: print(len(set(pool.map(lambda _: before.Tensor, range(8)))))",
+            "1",
+        ),
+    ],
+    ids=["attribute", "name", "part", "name of a part", "part that is left out", "threads"],
+)
+def test_torch_is_imported_once_when_it_is_used(use: str, printed: str) -> None:
+    assert _run(DEFERRED.format(use=use)) == printed

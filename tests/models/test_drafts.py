@@ -91,7 +91,7 @@ class PagedModel:
     """A model whose keys are the tokens: it knows of a context nothing but what its pages hold."""
 
     def __init__(self, pages: int) -> None:
-        layout = KVLayout(1, PAGE, 1, 1, torch.float32)
+        layout = KVLayout(1, PAGE, 1, 1, "float32")
         self.kv = KVCache(PagePool.create(f"test-models-{uuid.uuid4().hex[:12]}", pages, layout.page_bytes), layout)
         self.adapter = SimpleNamespace(position_rows=3)
 

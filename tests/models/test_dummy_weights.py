@@ -15,9 +15,10 @@ from model_loop import Request, prompt_logits
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.tensors import SafetensorsFiles
 from unifiedserve.memory.weights import attach_weights, load_weights, plan_weights, store_weights, weights_bytes
-from unifiedserve.models.base import ExpandedPrompt
+from unifiedserve.models.adapters import load_adapter
 from unifiedserve.models.dummy import DummyTensors
-from unifiedserve.models.registry import load_adapter, load_config
+from unifiedserve.models.processor import ExpandedPrompt
+from unifiedserve.models.registry import load_config
 
 
 def changed(checkpoint: Path, target: Path, **fields: Any) -> Path:

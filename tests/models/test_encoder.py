@@ -23,15 +23,17 @@ from unifiedserve.device.cpu.modules import in_panels
 from unifiedserve.device.cpu.vision import CpuVision
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
+from unifiedserve.memory.number_types import name_of
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.memory.status import Status
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.messages.wire import Embeddings, Patches, PrefillRequest
-from unifiedserve.models.base import LanguageAdapter, MediaPlan
+from unifiedserve.models.adapter import LanguageAdapter
 from unifiedserve.models.families.qwen2_5_vl import vision_tower
 from unifiedserve.models.families.qwen2_5_vl.rules import CLIP_MEAN, CLIP_STD, MediaRules
 from unifiedserve.models.families.qwen2_5_vl.vision_tower import VisionTower
+from unifiedserve.models.processor import MediaPlan
 from unifiedserve.models.tiny import make_checkpoint
 from unifiedserve.scheduling import EncodeWork
 from unifiedserve.worker.language.encode import EncodeStage
@@ -235,7 +237,7 @@ def status() -> Iterator[Status]:
 
 @pytest.fixture
 def kv(adapter: LanguageAdapter) -> Iterator[KVCache]:
-    layout = KVLayout.of(adapter.config, 16, adapter.dtype)
+    layout = KVLayout.of(adapter.config, 16, name_of(adapter.dtype))
     pool = PagePool.create(f"test-models-{uuid.uuid4().hex[:12]}", 1, layout.page_bytes)
     yield KVCache(pool, layout)
     pool.close()

@@ -19,8 +19,9 @@ from unifiedserve.device import CPU
 from unifiedserve.engine.buffer_sizes import plan_layout
 from unifiedserve.errors import ConfigError
 from unifiedserve.messages.media import MediaOptions, MediaPlan, VideoInfo
-from unifiedserve.models.base import LanguageAdapter, Processor
+from unifiedserve.models.adapter import LanguageAdapter
 from unifiedserve.models.hub import load_transformers
+from unifiedserve.models.processor import Processor
 from unifiedserve.models.registry import FAMILIES, divides_encoder, load_config, load_processor
 from unifiedserve.placement import read_placement
 from unifiedserve.placement.encoder_ranks import EncoderRanks, read_encoder_ranks

@@ -14,8 +14,8 @@ from unifiedserve.device import CPU
 from unifiedserve.engine import engine_weights
 from unifiedserve.engine.buffer_sizes import plan_layout
 from unifiedserve.engine.engine_weights import EngineWeights
-from unifiedserve.memory.weights import sum_in_host
-from unifiedserve.models.base import Processor
+from unifiedserve.memory.memory_plan import sum_in_host
+from unifiedserve.models.processor import Processor
 
 SMALL = {"kv_cache_mib": 4, "patch_buffer_mib": 3, "visual_buffer_mib": 2, "visual_cache_mib": 1, "device": "cpu"}
 DTYPE = "float32"
@@ -39,7 +39,8 @@ def start(
             layout = msgspec.structs.replace(layout, memories=placed)
             weights = EngineWeights(config, checkpoint, ours.config, CPU, DTYPE)
             ends.callback(weights.free)
-            weights.load(layout, weights.sources())
+            weights.plan(layout)
+            weights.load()
             return weights, [Memory.attach(own.weights) for own in layout.memories.values() if own.weights]
 
         yield begin

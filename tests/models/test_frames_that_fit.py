@@ -9,7 +9,7 @@ from unifiedserve.config import EngineConfig
 from unifiedserve.engine.admission.admission import Admission
 from unifiedserve.errors import RequestError
 from unifiedserve.messages.api import GenerateRequest
-from unifiedserve.models.base import Processor
+from unifiedserve.models.processor import Processor
 
 
 def test_as_many_frames_as_it_says_fit(ours: Processor, sample_clip: Path) -> None:

@@ -15,11 +15,12 @@ from unifiedserve.attention import RaggedBatch
 from unifiedserve.attention.base import Span
 from unifiedserve.device import CPU, back_to_back
 from unifiedserve.device.cpu.decoder import FusedDecoder
+from unifiedserve.device.cpu.dtypes import KERNEL_DTYPES
 from unifiedserve.device.cpu.head import Head
 from unifiedserve.device.cpu.matrix import Matrix, joined
-from unifiedserve.device.cpu.processor import KERNEL_DTYPES
 from unifiedserve.device.llama import fits
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
+from unifiedserve.memory.number_types import name_of
 from unifiedserve.models.hub import load_transformers
 
 SIZES = {
@@ -56,7 +57,7 @@ def pool_name() -> str:
 
 
 def make_cache(model: Any, name: str, dtype: torch.dtype = torch.float32, pages: int = 40) -> Iterator[KVCache]:
-    layout = KVLayout.of(model.config, 8, dtype)
+    layout = KVLayout.of(model.config, 8, name_of(dtype))
     pool = PagePool.create(name, pages, layout.page_bytes)
     yield KVCache(pool, layout)
     pool.close()

@@ -9,7 +9,8 @@ from generation_cases import CASES
 from model_loop import Loop, make_adapter, prepare, prompt_logits
 from reference import Reference
 
-from unifiedserve.models.base import LanguageAdapter, Processor
+from unifiedserve.models.adapter import LanguageAdapter
+from unifiedserve.models.processor import Processor
 
 TOKENS = 32
 

@@ -15,13 +15,15 @@ from torch import Tensor
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.device import CPU
-from unifiedserve.engine.weight_source import origin_of, weight_source
+from unifiedserve.engine.weight_origin import origin_of
+from unifiedserve.engine.weight_source import weight_source
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.tensors import SafetensorsFiles
 from unifiedserve.models.gguf.folder import gguf_folder
 from unifiedserve.models.gguf.importance import Squares, read_importance, write_importance
 from unifiedserve.models.registry import load_config
 from unifiedserve.models.tiny import make_checkpoint
+from unifiedserve.placement import Network
 from unifiedserve.quantization.quantize import quantize
 from unifiedserve.quantization.scheme import Scheme
 from unifiedserve.ranks.parts import parts_of
@@ -165,8 +167,8 @@ def test_matrices_that_are_missing_are_counted(
 
 def test_kept_weights_are_of_one_importance_matrix(checkpoint: Path, tmp_path: Path) -> None:
     def origin(**options: str) -> tuple[str, str]:
-        made = origin_of(EngineConfig.of(quantization="int4", **options), checkpoint, "bfloat16", 0)
-        return made.name(), made.state(b"")
+        made = origin_of(EngineConfig.of(quantization="int4", **options), checkpoint, "bfloat16", 0, tuple(Network))
+        return made.name(), made.state()
 
     one, other = (str(write_raw(tmp_path / name, entry(64))) for name in ("a.gguf", "b.gguf"))
     before = origin(importance=one)

@@ -18,8 +18,9 @@ from ipc_buffers import ArenaError, Memory
 from unifiedserve.device import CPU
 from unifiedserve.memory import kept_weights
 from unifiedserve.memory.kept_weights import KeptWeights, Origin, copy_all
+from unifiedserve.memory.memory_plan import MemoryPlan, sum_in_host
 from unifiedserve.memory.tensors import SafetensorsFiles
-from unifiedserve.memory.weights import MemoryPlan, load_weights, plan_memory, sum_in_host
+from unifiedserve.memory.weights import load_weights, plan_memory
 
 
 class Kept(NamedTuple):
@@ -52,9 +53,16 @@ def plan(checkpoint: Path) -> MemoryPlan:
     return plan_memory(SafetensorsFiles(checkpoint), f"test-models-{uuid.uuid4().hex[:12]}", torch.bfloat16, "host")
 
 
+def find(kept: Kept, plan: MemoryPlan, origin: Origin | None = None) -> Memory | None:
+    """What an engine does: the plan comes from the file, and must be that of the checkpoint."""
+    from_file = kept.store.plan(plan.name, plan.place, origin or kept.origin)
+    assert from_file in (None, plan)
+    return kept.store.map(from_file, origin or kept.origin) if from_file else None
+
+
 @contextmanager
 def found(kept: Kept, plan: MemoryPlan, origin: Origin | None = None) -> Iterator[Memory | None]:
-    memory = kept.store.find(plan, origin or kept.origin)
+    memory = find(kept, plan, origin)
     try:
         yield memory
     finally:
@@ -74,7 +82,7 @@ def test_the_same_bytes_come_back_as_they_are_in_the_file(kept: Kept, plan: Memo
 
 
 def test_a_copy_of_them_can_be_written(kept: Kept, plan: MemoryPlan) -> None:
-    source, target = kept.store.find(plan._replace(name=f"{plan.name}-kept"), kept.origin), plan.create()
+    source, target = find(kept, plan._replace(name=f"{plan.name}-kept")), plan.create()
     assert source is not None
     copy_all(source, target)
     try:
@@ -94,7 +102,7 @@ def test_a_file_that_cannot_be_mapped_stays(
 
     monkeypatch.setattr(Memory, "map_file", refuse)
     with caplog.at_level(logging.WARNING):
-        assert kept.store.find(plan, kept.origin) is None
+        assert find(kept, plan) is None
     assert "cannot be mapped, and are made again: others cannot map the file" in caplog.text
     assert kept.file.exists()
 
@@ -114,7 +122,7 @@ def test_a_file_is_one_that_others_can_read(kept: Kept) -> None:
 
 def test_other_dtypes_and_ranks_have_files_of_their_own(kept: Kept, plan: MemoryPlan) -> None:
     other = kept.origin._replace(how="float32")
-    assert kept.store.find(plan, other) is None
+    assert find(kept, plan, other) is None
     kept.store.keep(kept.memory, sum_in_host(kept.memory), other)
     assert len(list(kept.folder.iterdir())) == 2
 
@@ -123,7 +131,7 @@ def test_a_changed_checkpoint_is_read_again(kept: Kept, plan: MemoryPlan, caplog
     with kept.origin.files[0].open("ab") as file:
         file.write(b"changed")
     with caplog.at_level(logging.WARNING):
-        assert kept.store.find(plan, kept.origin) is None
+        assert find(kept, plan) is None
     assert "made again: the checkpoint, the program or the processor is another" in caplog.text
     kept.store.keep(kept.memory, sum_in_host(kept.memory), kept.origin)
     with found(kept, plan) as memory:
@@ -133,7 +141,7 @@ def test_a_changed_checkpoint_is_read_again(kept: Kept, plan: MemoryPlan, caplog
 
 def test_weights_of_other_kernels_are_made_again(kept: Kept, plan: MemoryPlan, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("unifiedserve._core.instruction_sets", lambda: ["another"])
-    assert kept.store.find(plan, kept.origin) is None
+    assert find(kept, plan) is None
 
 
 @pytest.mark.parametrize("place", ["quantization/awq.py", "models/gguf/tensors.py", "models/gguf/towers/gemma3.py"])
@@ -183,7 +191,7 @@ def test_a_folder_that_cannot_be_made_is_no_obstacle(
     with caplog.at_level(logging.WARNING):
         store.keep(kept.memory, 0, kept.origin)
     assert "are not kept" in caplog.text
-    assert store.find(plan, kept.origin) is None
+    assert store.plan(plan.name, plan.place, kept.origin) is None
 
 
 def test_nothing_is_left_of_a_file_whose_server_ends(kept: Kept) -> None:

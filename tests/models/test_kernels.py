@@ -21,6 +21,7 @@ from unifiedserve.device.cpu.matrix import Matrix
 from unifiedserve.device.cpu.panels import by_panel, from_panels, pack_halves, to_panels
 from unifiedserve.device.cpu.processor import cpu_features, slowness, thread_pool
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
+from unifiedserve.memory.number_types import name_of
 
 POOL = _core.ThreadPool(3)
 
@@ -285,7 +286,7 @@ class Cache:
     """A KV cache with NaN wherever nothing was written."""
 
     def __init__(self, pages: int, page_size: int, kv_heads: int, head_dim: int, dtype: torch.dtype) -> None:
-        layout = KVLayout(2, page_size, kv_heads, head_dim, dtype)
+        layout = KVLayout(2, page_size, kv_heads, head_dim, name_of(dtype))
         self.pool = PagePool.create(f"test-kernels-{uuid.uuid4().hex[:12]}", pages, layout.page_bytes)
         self.kv = KVCache(self.pool, layout)
         torch.frombuffer(self.pool.data(), dtype=dtype).fill_(torch.nan)

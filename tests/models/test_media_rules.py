@@ -14,8 +14,9 @@ from PIL import Image
 from reference import Case, Reference
 
 from unifiedserve.errors import ConfigError
-from unifiedserve.models.base import ALL_FRAMES, MediaOptions, Processor, PromptError, VideoInfo
 from unifiedserve.models.families.qwen2_5_vl.rules import MediaRules, frame_size, read_rules, resized, sample_frames
+from unifiedserve.models.frame_sampling import float32_range
+from unifiedserve.models.processor import ALL_FRAMES, MediaOptions, Processor, PromptError, VideoInfo
 from unifiedserve.models.registry import load_processor
 from unifiedserve.models.tiny import make_checkpoint
 
@@ -232,3 +233,10 @@ def test_malformed_rules(tmp_path: Path) -> None:
     (tmp_path / "preprocessor_config.json").write_text('{"patch_size": "wide"}')
     with pytest.raises(ConfigError, match="patch_size"):
         read_rules(tmp_path)
+
+
+@given(total=st.integers(1, 400_000), count=st.integers(1, 1500), middle=st.booleans())
+def test_floats_of_a_range_are_those_of_torch(total: int, count: int, middle: bool) -> None:
+    step = total / count
+    start = step / 2 if middle else 0.0
+    assert float32_range(start, total, step).tolist() == torch.arange(start, total, step).tolist()

@@ -25,7 +25,7 @@ from unifiedserve.memory.shared import EngineLayout, MemoryLayout, PoolSize
 from unifiedserve.memory.status import Status
 from unifiedserve.memory.weights import attach_weights, load_weights
 from unifiedserve.messages.api import GenerateRequest
-from unifiedserve.models.base import Processor
+from unifiedserve.models.processor import Processor
 from unifiedserve.placement import FIRST_MEMORY, Stage
 
 MIBS = {"kv": 4, "patch": 3, "visual": 2 + 1}

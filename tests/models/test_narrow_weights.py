@@ -10,8 +10,8 @@ from unifiedserve.config import EngineConfig
 from unifiedserve.device import CPU
 from unifiedserve.engine.weight_source import weight_source
 from unifiedserve.memory.weights import weights_bytes
-from unifiedserve.models.base import ExpandedPrompt
 from unifiedserve.models.hub import load_transformers
+from unifiedserve.models.processor import ExpandedPrompt
 from unifiedserve.models.registry import load_config
 
 NARROW, WIDE = "bfloat16", "float32"

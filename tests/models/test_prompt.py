@@ -15,9 +15,10 @@ from model_loop import plans
 from reference import Case, Reference
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from unifiedserve.models.base import LanguageAdapter, MediaOptions, Processor, PromptError, VideoInfo
+from unifiedserve.models.adapter import LanguageAdapter
 from unifiedserve.models.chat import ChatTemplate
 from unifiedserve.models.checkpoint_files import CHAT_TEMPLATE, SPECIAL_TOKENS
+from unifiedserve.models.processor import MediaOptions, Processor, PromptError, VideoInfo
 from unifiedserve.models.registry import load_processor
 from unifiedserve.models.tiny import make_checkpoint
 

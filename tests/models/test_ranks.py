@@ -22,9 +22,9 @@ from unifiedserve.engine.weight_source import weight_source
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.shared import EngineLayout
 from unifiedserve.memory.weights import weights_bytes
-from unifiedserve.models.base import ExpandedPrompt
 from unifiedserve.models.hub import load_transformers
 from unifiedserve.models.language_models import LANGUAGE_MODELS
+from unifiedserve.models.processor import ExpandedPrompt
 from unifiedserve.models.registry import load_config
 from unifiedserve.placement import read_placement
 from unifiedserve.ranks.parts import RankPart, possible_ranks

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unifiedserve.messages.media import MediaOptions, MediaPlan
-from unifiedserve.models.base import Processor, VideoInfo
+from unifiedserve.models.processor import Processor, VideoInfo
 from unifiedserve.models.text import TextEncoder, TooLongError
 
 

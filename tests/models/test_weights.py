@@ -13,10 +13,11 @@ from safetensors.torch import load_file, save_file
 from ipc_buffers import Memory, list_arenas
 from unifiedserve.device import CPU
 from unifiedserve.errors import ConfigError
+from unifiedserve.memory import memory_plan
 from unifiedserve.memory import weights as weights_module
 from unifiedserve.memory.tensors import SafetensorsFiles
 from unifiedserve.memory.weights import attach_weights, load_weights
-from unifiedserve.models.registry import load_adapter
+from unifiedserve.models.adapters import load_adapter
 from unifiedserve.placement import Network
 
 
@@ -141,7 +142,7 @@ def test_too_little_shared_memory(checkpoint: Path, arena_name: str, monkeypatch
             needed.append(size)
             return Memory.create(name, 2**45, place, manifest)
 
-    monkeypatch.setattr(weights_module, "Memory", Oversized)
+    monkeypatch.setattr(memory_plan, "Memory", Oversized)
     with pytest.raises(ConfigError, match=r"the weights need \d+ MiB of shared memory") as caught:
         load_weights(checkpoint, arena_name, torch.float32)
     assert f"{needed[0] / 2**20:,.0f} MiB" in str(caught.value)

@@ -176,6 +176,28 @@ def test_mistakes_end_the_process() -> None:
     assert "--nonsense" in the_line(result.returncode, result.stdout, result.stderr)
 
 
+def answer_of(client: httpx.Client) -> str:
+    body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 8, "ignore_eos": True, "temperature": 0}
+    answer: str = (
+        client.post("/v1/chat/completions", json=body, timeout=60)
+        .raise_for_status()
+        .json()["choices"][0]["message"]["content"]
+    )
+    return answer
+
+
+def test_a_start_from_kept_weights_does_without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the server's own process: it computes nothing, and torch would be a second of its start."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with daemon("", "--device", "cpu") as first, httpx.Client(base_url=first.url) as client:
+        expected = answer_of(client)
+        while not list(tmp_path.rglob("*.safetensors")):
+            client.get("/health")
+    with daemon("", "--device", "cpu") as second, httpx.Client(base_url=second.url) as client:
+        assert answer_of(client) == expected
+        assert "libtorch" not in Path(f"/proc/{second.process.pid}/maps").read_text()
+
+
 def test_port_in_use(error_of: Callable[..., str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])

@@ -1,14 +1,18 @@
 """Describe the ragged batch: each sequence's new tokens, and where its keys and values lie."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class PagedKV(Protocol):
@@ -115,7 +119,7 @@ class RaggedBatch:
     cross: tuple[CrossSpan, ...] = ()
 
     @staticmethod
-    def build(spans: Sequence[Span], page_size: int) -> "RaggedBatch":
+    def build(spans: Sequence[Span], page_size: int) -> RaggedBatch:
         """Build the index arrays for one step.
 
         Raises ValueError if a sequence has too few pages or no new token, if more tokens are wanted than are new, or if

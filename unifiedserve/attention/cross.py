@@ -1,12 +1,16 @@
 """Attend over rows of keys and values that lie anywhere in a buffer."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
 
 from unifiedserve.attention.base import CrossSpan
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def cross_attention(q: Tensor, keys: Tensor, values: Tensor, spans: Sequence[CrossSpan], scale: float) -> Tensor:
@@ -26,5 +30,5 @@ def _attend(q: Tensor, keys: Tensor, values: Tensor, rows: Tensor, scale: float)
     rows = rows.to(keys.device)
     k, v = (cache[rows].transpose(0, 1)[None] for cache in (keys, values))
     queries = q.view(n, kv_heads, -1, head_dim).transpose(0, 1).reshape(1, kv_heads, -1, head_dim)
-    out = scaled_dot_product_attention(queries, k, v, scale=scale)
+    out = torch.nn.functional.scaled_dot_product_attention(queries, k, v, scale=scale)
     return out.view(kv_heads, n, -1, head_dim).transpose(0, 1).reshape(n, q_heads, head_dim)

@@ -1,12 +1,16 @@
 """Attend over pages in plain torch. The others must equal it; it takes the types and masks that they lack."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
 
 from unifiedserve.attention.base import PLAIN, AttentionRules, SequenceView
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def attend(
@@ -70,7 +74,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, scale: float, mask: Tensor | None, 
     groups = q.shape[1] // len(k)
     if mask is None and 1 < n < m:
         mask = _causal(n, m, q.device)
-    out = scaled_dot_product_attention(
+    out = torch.nn.functional.scaled_dot_product_attention(
         _grouped(q, groups),
         k.unsqueeze(1).expand(-1, groups, -1, -1),
         v.unsqueeze(1).expand(-1, groups, -1, -1),

@@ -1,9 +1,12 @@
 """Run the `unifiedserve` command, and `python -m unifiedserve.cli`.
 
-It imports the standard library only, until it runs.
+It imports the standard library only, until it runs. A server's workers begin with their imports before it does.
 """
 
 import sys
+from contextlib import suppress
+
+from unifiedserve.engine.zygote_process import start_early
 
 _BAD_SETUP = 2
 # What `pip install "unifiedserve[serve]"` brings, as it is imported
@@ -39,6 +42,9 @@ _EXTRAS = {"ray": "serve,cluster"}
 
 def main() -> None:
     """Run the command line; a package that an extra would bring is named in one line on stderr, with exit code 2."""
+    if sys.argv[1:2] == ["serve"] and "--help" not in sys.argv:
+        with suppress(OSError):  # it is started again when it is wanted
+            start_early()
     try:
         from unifiedserve.cli.app import main as run
 

@@ -59,11 +59,11 @@ def serve(**options: Any) -> None:
         begin_step("loading the program")
         from unifiedserve.engine.zygote import shared_zygote
 
-        shared_zygote()  # first, so that its imports go on beside ours
+        shared_zygote()  # its imports go on beside ours
         with without_collections():
-            from unifiedserve.models.deferred_torch import import_torch
+            from unifiedserve.models.deferred_torch import defer_torch
 
-            import_torch()
+            defer_torch()
             import uvloop
 
             from unifiedserve.server import daemon

@@ -2,9 +2,6 @@
 
 from unifiedserve.config.engine import EngineConfig
 from unifiedserve.config.keys import (
-    API_KEY,
-    API_KEYS,
-    CLUSTER_KEY,
     carrier_token,
     cluster_key,
     key_header,
@@ -14,6 +11,7 @@ from unifiedserve.config.machine import AttentionBackend, DeviceName, named_gpus
 from unifiedserve.config.media import DecodeOn, ImageBackground, VideoDecoderName
 from unifiedserve.config.memory import DEFAULT_KV_CACHE_MIB, MIB
 from unifiedserve.config.scheduling import DualStreams, Order, Scheduling
+from unifiedserve.environment import API_KEY, API_KEYS, CLUSTER_KEY
 
 #: Pillow's warning of an image that is smaller than what is allowed here: as a regular expression
 LARGE_IMAGE_WARNING = "Image size .* exceeds limit"

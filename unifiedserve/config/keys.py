@@ -3,11 +3,9 @@
 import hashlib
 import os
 
+from unifiedserve.environment import API_KEY, CLUSTER_KEY
 from unifiedserve.errors import ConfigError
 
-#: environment variables: the server's API keys, the one that a client of ours shows, and a cluster's
-API_KEYS, API_KEY = "UNIFIEDSERVE_API_KEYS", "UNIFIEDSERVE_API_KEY"
-CLUSTER_KEY = "UNIFIEDSERVE_CLUSTER_KEY"
 _SHORTEST = 16  # characters
 
 

@@ -1,9 +1,14 @@
 """View tensors that lie back to back in memory as one."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def back_to_back(tensors: Sequence[Tensor]) -> Tensor:

@@ -5,17 +5,21 @@ A further kind of it implements `Device`, and the types that it returns. Tensors
 where they meet them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 import torch
-from torch import Tensor
 
 from ipc_buffers import AllReduce, Collective, Memory
 from unifiedserve.attention import PLAIN, AttentionRules, PagedKV, RaggedBatch
 from unifiedserve.config import DeviceName
 from unifiedserve.placement import Instance
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -380,7 +384,6 @@ class Device(Protocol):
     name: DeviceName
     #: where its shared memory is, as `ipc_buffers.Memory.create` has it
     place: str
-    torch: torch.device
     #: where FlashCodec is to put frames, as its `device` has it
     frames: str
     #: calls return when the work is done, so that other work can go in between
@@ -390,13 +393,18 @@ class Device(Protocol):
     sharing: Sharing
 
     @property
+    def torch(self) -> torch.device:
+        """Return what torch calls it."""
+        ...
+
+    @property
     def kernels(self) -> Kernels:
         """Return what it computes with, loaded when it is first asked for."""
 
     def place_of(self, gpu: int) -> str:
         """Return the place of the memory of a GPU's number. Only kinds with memory of their own have one."""
 
-    def at(self, place: str) -> "Device":
+    def at(self, place: str) -> Device:
         """Return the device of its kind whose memory is at a place."""
 
     def seen_as(self, place: str, own: str) -> str:

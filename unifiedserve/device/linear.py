@@ -1,9 +1,15 @@
 """Run linear layers with the elementwise step behind them, by torch's own operators: any device can."""
 
-from torch import Tensor
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from torch.nn import functional
 
 from unifiedserve.device.base import Activation, Layer
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def linear(x: Tensor, layer: Layer, activation: Activation = "none") -> Tensor:

@@ -4,14 +4,18 @@ Query, key and value projections are one matrix product, and gate and up, too: w
 (see memory/weights.py), so that the fused matrix is a view.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import torch
-from torch import Tensor
 
 from unifiedserve.device.adjacent import back_to_back
 from unifiedserve.device.base import LinearWeights
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 #: text models of transformers whose layers are exactly these
 MODEL_TYPES = {"llama", "mistral", "qwen2", "qwen2_vl_text", "qwen2_5_vl_text", "qwen3", "qwen3_vl_text"}
@@ -36,7 +40,7 @@ class LlamaLayer(NamedTuple, Generic[Product]):
     down: Product
 
     @classmethod
-    def of(cls, layer: Any, fused: Callable[..., Product]) -> "LlamaLayer[Product]":
+    def of(cls, layer: Any, fused: Callable[..., Product]) -> LlamaLayer[Product]:
         """Return the weights of a layer of transformers; `fused` makes one product of several linear layers."""
         attention, mlp = layer.self_attn, layer.mlp
         head_norms = [getattr(attention, name, None) for name in ("q_norm", "k_norm")]

@@ -1,14 +1,17 @@
 """Define the operators that a GPU's kernels must offer. All tensors are on the device, plans are of one step."""
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from __future__ import annotations
 
-from torch import Tensor
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from unifiedserve.attention import PLAIN, AttentionRules, CrossSpan, RaggedBatch
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 #: makes [T, outputs] of [T, inputs], weights [outputs, inputs] and a bias [outputs] or None, as torch's `linear`
-Multiply = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+Multiply: TypeAlias = "Callable[[Tensor, Tensor, Tensor | None], Tensor]"
 
 
 class PlannedAttention(Protocol):

@@ -1,7 +1,13 @@
 """Copy from host memory to a device, behind the work that it has."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import torch
-from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 #: CUDA copies so many bytes from any memory without waiting for the stream (CUDA Programming Guide, "Asynchronous
 #: Concurrent Execution")

@@ -1,16 +1,17 @@
 """Size the buffers, from options and the model's shapes."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
-
-import torch
 
 from unifiedserve.config import DEFAULT_KV_CACHE_MIB, MIB, EngineConfig
 from unifiedserve.device import CPU, Device
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.kv_cache import kv_layout
+from unifiedserve.memory.number_types import ITEMSIZE
 from unifiedserve.memory.shared import EngineLayout, MemoryLayout, PoolSize
-from unifiedserve.models.base import Processor
+from unifiedserve.models.processor import Processor
 from unifiedserve.models.registry import divides_encoder
 from unifiedserve.placement import Network, Placement, Stage, networks_of
 from unifiedserve.placement.instances import number_of_memory
@@ -47,7 +48,6 @@ def plan_layout(
             "memory where they were encoded, and wait there for those that are to leave it: give a worker that encodes "
             "and one that prefills the same memory"
         )
-    own: torch.dtype = getattr(torch, dtype)
     ranks = config.machine.tensor_parallel_size
     _check_divisible(ranks, device, processor.config.get_text_config(), dtype)
     _check_encoder_ranks(config, placement, processor)
@@ -58,7 +58,7 @@ def plan_layout(
         "visual": _pool(
             "visual_buffer_mib",
             sizes.visual_buffer_mib + sizes.visual_cache_mib,
-            sizes.visual_page_tokens * processor.visual_dim * own.itemsize,
+            sizes.visual_page_tokens * processor.visual_dim * ITEMSIZE[dtype],
         ),
     }
     needs = _needs(processor)

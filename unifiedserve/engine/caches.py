@@ -22,7 +22,7 @@ from unifiedserve.memory.shared import PoolKey
 from unifiedserve.messages.media import ExpandedPrompt
 from unifiedserve.messages.pages import PageOffer, Pages
 from unifiedserve.messages.wire import Kept, Reuse
-from unifiedserve.models.base import Processor
+from unifiedserve.models.processor import Processor
 from unifiedserve.placement import ENGINE, Placement
 
 _TO_BE_ENCODED = PageOffer(ENGINE, "")  # by another node, once there is room for it here

@@ -9,9 +9,9 @@ from unifiedserve.engine.zygote import shared_zygote
 from unifiedserve.errors import ConfigError
 from unifiedserve.heap import without_collections
 from unifiedserve.messages.sampling_params import SamplingParams
-from unifiedserve.models.base import Processor
 from unifiedserve.models.default import DEFAULT_CHECKPOINT
 from unifiedserve.models.hub import resolve_model
+from unifiedserve.models.processor import Processor
 from unifiedserve.models.registry import load_processor
 from unifiedserve.models.sampling_defaults import sampling_defaults
 from unifiedserve.observe.start import begin_step

@@ -11,8 +11,8 @@ from unifiedserve.device import Device, Room
 from unifiedserve.engine.device_room import check_context, check_room, describe, unseen_bytes, workers_bytes
 from unifiedserve.engine.rehearsal import Footprint
 from unifiedserve.memory.shared import EngineLayout, MemoryLayout, PoolSize
-from unifiedserve.models.base import Processor
-from unifiedserve.models.rope import context_length
+from unifiedserve.models.context_length import context_length
+from unifiedserve.models.processor import Processor
 
 _log = logging.getLogger(__name__)
 

@@ -32,8 +32,8 @@ from unifiedserve.messages.load import EngineLoad
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.seen import RequestPlan
 from unifiedserve.messages.wire import Drained, Ended, Failed, Heard, Message, Ready, Unfit
-from unifiedserve.models.base import Processor
 from unifiedserve.models.default import DEFAULT_MODEL
+from unifiedserve.models.processor import Processor
 from unifiedserve.observe.live import Live
 from unifiedserve.observe.metrics import Metrics
 from unifiedserve.observe.start import begin_step

@@ -18,9 +18,8 @@ from unifiedserve.engine.device_sizes import DeviceSizes
 from unifiedserve.engine.engine_weights import EngineWeights
 from unifiedserve.engine.rehearsal import Footprint, rehearse_alone
 from unifiedserve.engine.resources import check_memory, shared_sizes
-from unifiedserve.engine.weight_source import bytes_by_memory
 from unifiedserve.memory.shared import EngineLayout, PoolKey, SharedMemory, create_pages, free
-from unifiedserve.models.base import Processor
+from unifiedserve.models.processor import Processor
 from unifiedserve.observe.start import begin_step
 from unifiedserve.placement import Stage
 
@@ -59,8 +58,7 @@ class EngineMemory:
         )
         self._sizes = DeviceSizes(config, processor, device)
         self.weights = EngineWeights(config, model_dir, processor.config, device, self.dtype)
-        sources = self.weights.sources()
-        self._weights_bytes = bytes_by_memory(self._layout, sources, processor.config, self.dtype)
+        self._weights_bytes = self.weights.plan(self._layout)
         self.uses = self._sum("weights")  # bytes of the device's memory
         self._check()
         if warning := device.slowness():
@@ -71,7 +69,7 @@ class EngineMemory:
             early = beside.submit(self._take_pages) if device.room() is None else None  # their sizes are known
             begin_step(f"loading the weights, {self.uses['weights'] / MIB:,.0f} MiB in {self.dtype}")
             undo.callback(self.weights.free)
-            self.weights.load(self._layout, sources)
+            self.weights.load()
             begin_step("taking memory for the KV cache and the buffers")
             self._layout = self._sized(rehearse)
             self.uses |= self._sum("KV cache", "patch buffer", "visual buffer")

@@ -1,26 +1,39 @@
 """Hold the weights of one engine: those of each rank in each memory, from the checkpoint or an earlier start."""
 
-import os
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
+from __future__ import annotations
 
-import torch
+import os
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ipc_buffers import Memory
 from unifiedserve.config import MIB, EngineConfig
 from unifiedserve.device import Device
-from unifiedserve.engine.weight_source import origin_of, sources_of_ranks, wanted_by
+from unifiedserve.engine.weight_origin import origin_of
 from unifiedserve.memory.kept_weights import KeptWeights, Origin, copy_all
+from unifiedserve.memory.memory_plan import MemoryPlan, sum_in_host
 from unifiedserve.memory.numa_policy import near_node
 from unifiedserve.memory.shared import EngineLayout, free
-from unifiedserve.memory.tensors import Tensors
-from unifiedserve.memory.weights import MemoryPlan, plan_memory, sum_in_host, write_weights
+from unifiedserve.placement import Network
 from unifiedserve.placement.cores import cores_by_node
 from unifiedserve.placement.numa import nodes_of_ranks
 from unifiedserve.user_cache import weights_folder
 
-_WORTH_KEEPING = 64 * MIB  # of all memories
+if TYPE_CHECKING:
+    from unifiedserve.engine.weight_maker import WeightMaker
+
+_WORTH_KEEPING = 4 * MIB  # of all memories
+
+
+class _Planned(NamedTuple):
+    """Describe a rank's weights in a memory: how they lie, those of which networks, near which NUMA node."""
+
+    plan: MemoryPlan
+    kept: bool  # an earlier start has left them
+    rank: int
+    networks: Collection[Network]
+    node: int | None
 
 
 class EngineWeights:
@@ -33,87 +46,100 @@ class EngineWeights:
         self._model_config = model_config
         self._device = device
         self._dtype = dtype
+        self._ranks = config.machine.tensor_parallel_size
         self._kept = KeptWeights(weights_folder())
-        self._memories: list[list[Memory]] = []  # by rank, of each memory that has them
-        self._keeps = False  # on disk, because they take a while to make
+        self._maker: WeightMaker | None = None
+        self._planned: list[_Planned] = []
+        self._memories: list[Memory] = []  # of the planned weights
 
-    def sources(self) -> list[Tensors]:
-        """Return the tensors to store for each rank. Raises ConfigError as `weight_source` does."""
-        return sources_of_ranks(self._config, self._model_dir, self._model_config, self._device, self._dtype)
+    def plan(self, layout: EngineLayout) -> dict[str, list[int]]:
+        """Return the bytes of each rank's weights, by memory. Raises ConfigError as `weight_source` does."""
+        sizes: dict[str, list[int]] = {}
+        self._planned = []
+        for key, memory in layout.memories.items():
+            nodes = self._nodes_of_ranks(key) if memory.node is None else [memory.node] * self._ranks
+            places = zip(memory.weights_of_ranks, memory.place_of_ranks, nodes, strict=False)
+            own = [
+                self._plan(name, place, rank, memory.networks, node) for rank, (name, place, node) in enumerate(places)
+            ]
+            sizes[key] = [each.plan.size for each in own]
+            self._planned += own
+        return sizes
 
-    def load(self, layout: EngineLayout, sources: Sequence[Tensors]) -> None:
-        """Have each rank's weights in each memory that needs some, near the rank's cores. Raises ConfigError."""
-        self._memories = [[] for _ in sources]
-        new: list[list[Memory]] = [[] for _ in sources]
-        plans = list(self._plans(layout, sources))
-        self._keeps = self._worth_keeping(sum(plan.size for plan, _, _ in plans))
-        for plan, rank, node in plans:
-            memory = self._find(plan, rank, node)
+    def load(self) -> None:
+        """Have the weights that were planned, near their ranks' cores. Raises ConfigError."""
+        new: list[list[Memory]] = [[] for _ in range(self._ranks)]
+        for each in self._planned:
+            memory = self._find(each) if each.kept else None
             if memory is None:
-                with near_node(node):
-                    memory = plan.create()
-                new[rank].append(memory)
-            self._memories[rank].append(memory)
-        for memories, source in zip(new, sources, strict=True):
-            if memories:
-                write_weights(memories, source)
+                with near_node(each.node):
+                    memory = each.plan.create()
+                new[each.rank].append(memory)
+            self._memories.append(memory)
+        if any(new):
+            self._made().write(new)
+        self._maker = None
 
     def load_again(self) -> None:
         """Write the weights again, while nobody reads them. Raises ConfigError if the checkpoint cannot be read."""
-        self._memories = [[_writable(memory) for memory in memories] for memories in self._memories]
-        for memories, source in zip(self._memories, self.sources(), strict=True):
-            write_weights(memories, source)
+        self._memories = [_writable(memory) for memory in self._memories]
+        every: list[list[Memory]] = [[] for _ in range(self._ranks)]
+        for each, memory in zip(self._planned, self._memories, strict=True):
+            every[each.rank].append(memory)
+        self._made().write(every)
+        self._maker = None
 
     def sum(self) -> list[int]:
         """Return a sum over the bytes of each host copy, for comparison."""
-        return [sum_in_host(memory) for memory in self._all if memory.place == "host"]
+        return [sum_in_host(memory) for memory in self._memories if memory.place == "host"]
 
     def keep(self, sums: Sequence[int]) -> None:
         """Keep host memory's weights on disk for the next start; takes seconds.
 
         `sums` are those of `sum`.
         """
-        if not self._keeps:
+        if not (self._may_keep and sum(each.plan.size for each in self._planned) >= _WORTH_KEEPING):
             return
-        ranks = [rank for rank, memories in enumerate(self._memories) for _ in memories]
-        for rank, memory, total in zip(ranks, self._all, sums, strict=True):
-            self._kept.keep(memory, total, self._origin(rank))
+        for each, memory, total in zip(self._planned, self._memories, sums, strict=True):
+            self._kept.keep(memory, total, self._origin(each.rank, each.networks))
 
     def free(self) -> None:
         """Remove all; safe to call twice."""
         self._kept.close()
-        free(self._all)
+        free(self._memories)
 
-    def _plans(self, layout: EngineLayout, sources: Sequence[Tensors]) -> Iterator[tuple[MemoryPlan, int, int | None]]:
-        """Yield each memory of weights, with its rank and the NUMA node near it."""
-        dtype: torch.dtype = getattr(torch, self._dtype)
-        for key, memory in layout.memories.items():
-            wanted = wanted_by(memory.networks, self._model_config)
-            nodes = self._nodes_of_ranks(key, len(sources)) if memory.node is None else [memory.node] * len(sources)
-            ranks = zip(memory.weights_of_ranks, memory.place_of_ranks, sources, nodes, strict=False)
-            for rank, (name, place, source, node) in enumerate(ranks):
-                yield plan_memory(source, name, dtype, place, wanted), rank, node
+    def _plan(self, name: str, place: str, rank: int, networks: Collection[Network], node: int | None) -> _Planned:
+        kept = self._kept.plan(name, place, self._origin(rank, networks)) if self._may_keep else None
+        plan = kept or self._made().plan(name, place, rank, networks)
+        return _Planned(plan, kept is not None, rank, networks, node)
 
-    def _find(self, plan: MemoryPlan, rank: int, node: int | None) -> Memory | None:
+    def _made(self) -> WeightMaker:
+        """Return what makes weights."""
+        if self._maker is None:
+            from unifiedserve.engine.weight_maker import WeightMaker  # brings in torch
+
+            self._maker = WeightMaker(self._config, self._model_dir, self._model_config, self._device, self._dtype)
+        return self._maker
+
+    def _find(self, planned: _Planned) -> Memory | None:
         """Return weights that an earlier start has kept: those of the file, or a copy near a node."""
-        if not self._keeps:
-            return None
-        if node is None:
-            return self._kept.find(plan, self._origin(rank))
-        kept = self._kept.find(plan._replace(name=f"{plan.name}-kept"), self._origin(rank))
+        plan, origin = planned.plan, self._origin(planned.rank, planned.networks)
+        if planned.node is None:
+            return self._kept.map(plan, origin)
+        kept = self._kept.map(plan._replace(name=f"{plan.name}-kept"), origin)
         if kept is None:
             return None
-        with near_node(node):
+        with near_node(planned.node):
             memory = plan.create()
         copy_all(kept, memory)
         return memory
 
-    def _worth_keeping(self, size: int) -> bool:
+    @property
+    def _may_keep(self) -> bool:
         options = self._config.checkpoint
-        takes_a_while = self._device.panels(self._dtype) and size >= _WORTH_KEEPING
-        return takes_a_while and options.load_format == "auto" and not options.no_weight_cache
+        return self._device.panels(self._dtype) and options.load_format == "auto" and not options.no_weight_cache
 
-    def _nodes_of_ranks(self, memory: str, ranks: int) -> list[int | None]:
+    def _nodes_of_ranks(self, memory: str) -> list[int | None]:
         """Return the NUMA node of each rank in a memory.
 
         It is None where workers' ranks have cores of several nodes.
@@ -121,15 +147,11 @@ class EngineWeights:
         workers = [each for each in self._config.machine.workers.instances if each.memory == memory]
         cores = {each.cores for each in workers if self._config.machine.ranks_of(each) > 1}
         if len(cores) != 1:
-            return [None] * ranks
-        return nodes_of_ranks(cores_by_node(cores.pop() or os.sched_getaffinity(0)), ranks)
+            return [None] * self._ranks
+        return nodes_of_ranks(cores_by_node(cores.pop() or os.sched_getaffinity(0)), self._ranks)
 
-    def _origin(self, rank: int) -> Origin:
-        return origin_of(self._config, self._model_dir, self._dtype, rank)
-
-    @property
-    def _all(self) -> list[Memory]:
-        return [memory for memories in self._memories for memory in memories]
+    def _origin(self, rank: int, networks: Collection[Network]) -> Origin:
+        return origin_of(self._config, self._model_dir, self._dtype, rank, networks)
 
 
 def _writable(memory: Memory) -> Memory:

@@ -22,7 +22,7 @@ from unifiedserve.memory.shared import (
 )
 from unifiedserve.messages.media import MediaOptions, MediaPlan, PromptError
 from unifiedserve.messages.wire import Message, Ready, Rehearse, Rehearsed, Shutdown, Unfit, pack, unpack
-from unifiedserve.models.base import Processor
+from unifiedserve.models.processor import Processor
 from unifiedserve.placement import FIRST_MEMORY, MODEL_STAGES, Instance, Stage, read_placement
 from unifiedserve.worker.spec import WorkerSpec
 

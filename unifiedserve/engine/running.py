@@ -23,7 +23,7 @@ from unifiedserve.engine.standstill import Standstill
 from unifiedserve.engine.watchdog import Watchdog
 from unifiedserve.engine.workers import Workers
 from unifiedserve.messages.sampling_params import SamplingParams
-from unifiedserve.models.base import Processor
+from unifiedserve.models.processor import Processor
 from unifiedserve.observe.watching import Watching
 from unifiedserve.reading.jobs import Setup
 from unifiedserve.reading.readers import Readers

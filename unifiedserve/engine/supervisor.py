@@ -25,7 +25,7 @@ from unifiedserve.memory.shared import ENGINE_INBOX, EngineLayout, SharedMemory
 from unifiedserve.messages.encoding import Features
 from unifiedserve.messages.media import MediaPlan
 from unifiedserve.messages.wire import Ended, Shutdown, pack
-from unifiedserve.models.base import Processor
+from unifiedserve.models.processor import Processor
 from unifiedserve.observe.start import begin_step
 from unifiedserve.placement import Instance, Placement, Stage
 from unifiedserve.profiles import HardwareProfile

@@ -11,9 +11,8 @@ from torch import Tensor
 from unifiedserve.config import EngineConfig
 from unifiedserve.device import Device
 from unifiedserve.errors import ConfigError
-from unifiedserve.memory.checkpoint import GGUF_TABLE, read_json, weight_files
+from unifiedserve.memory.checkpoint import GGUF_TABLE, read_json
 from unifiedserve.memory.cut_tensors import CutTensors
-from unifiedserve.memory.kept_weights import Origin
 from unifiedserve.memory.panels import PanelTensors
 from unifiedserve.memory.shared import EngineLayout
 from unifiedserve.memory.tensors import Header, SafetensorsFiles, StoredWeights, Tensors, Weights
@@ -80,18 +79,6 @@ def weight_source(
             tensors, scheme_of, _importance(checkpoint.importance, stored, scheme_of, model_config, part)
         )
     return PanelTensors(tensors, torch_dtype, in_panels)
-
-
-def origin_of(config: EngineConfig, model_dir: Path, dtype: str, rank: int) -> Origin:
-    """Return what a rank's weights in memory are made from. Raises ConfigError if the files are not there."""
-    table = model_dir / GGUF_TABLE  # it is of a file's path, size and time
-    files = [table] if table.exists() else weight_files(model_dir)
-    if config.checkpoint.importance:
-        files.append(Path(config.checkpoint.importance))
-    codes = f"{config.checkpoint.quantization} {config.checkpoint.vision_quantization}"
-    ranks = f"{config.machine.tensor_parallel_size} {config.machine.encoder_ranks}"
-    how = f"{dtype} {codes} {rank} of {ranks}"
-    return Origin([path.absolute() for path in (model_dir / "config.json", *files)], how)
 
 
 def _importance(

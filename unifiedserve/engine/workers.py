@@ -16,7 +16,7 @@ from unifiedserve.engine.worker_processes import OnExit
 from unifiedserve.memory.shared import SharedMemory
 from unifiedserve.messages.encoding import Features
 from unifiedserve.messages.wire import GrammarAhead, Message, Placed, Shutdown
-from unifiedserve.models.base import Processor
+from unifiedserve.models.processor import Processor
 from unifiedserve.observe.broadcast import Broadcast
 from unifiedserve.placement import Placement
 from unifiedserve.profiles import HardwareProfile

@@ -1,7 +1,6 @@
 """Run the engine's side of the zygote (worker/zygote.py).
 
-One serves all engines of this process, from the first need on. Nothing heavy is imported here: a command starts the
-zygote before its own imports, so that both go on at once.
+One serves all engines of this process, from the first need on, or one that was started before (`zygote_process`).
 """
 
 import atexit
@@ -16,11 +15,12 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
-from unifiedserve.sandbox import environment_without_secrets
+from unifiedserve.engine.zygote_process import PROGRAM, ZygoteProcess, pair_of_sockets, start_process, take_early
 from unifiedserve.stopped import is_stopped
 from unifiedserve.worker.spec import WorkerSpec
 from unifiedserve.worker.zygote_messages import (
@@ -36,7 +36,6 @@ from unifiedserve.worker.zygote_messages import (
 )
 
 _log = logging.getLogger(__name__)
-_PROGRAM = ("-m", "unifiedserve.worker", "zygote")
 _STDERR = 2
 _LAST_SECONDS = 0.5  # for a zygote that closed its socket
 _TELLING_SECONDS = 5.0  # in which a zygote tells the exit code of a worker that has ended
@@ -111,18 +110,22 @@ def _await_end(pidfd: int) -> None:
 class Zygote:
     """Run a zygote process, and the workers that it started. Safe to use from several threads."""
 
-    def __init__(self, program: tuple[str, ...] = _PROGRAM) -> None:
-        """Start the process; returns at once. `program` is what Python runs, with the socket's descriptor appended."""
+    def __init__(self, program: tuple[str, ...] = PROGRAM, started: ZygoteProcess | None = None) -> None:
+        """Start the process of this `program`, unless it has been; returns at once."""
         self.alive = True
         self._closing = False
         self._told_of_obstacles = False
-        self._program = program
         self._process: subprocess.Popen[bytes] | None = None
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._workers: dict[int, WorkerProcess] = {}
         self._replies: queue.SimpleQueue[WorkerProcess | ZygoteError] = queue.SimpleQueue()
         self._asking = threading.Lock()
-        self._thread = threading.Thread(target=self._run, args=(theirs,), name="zygote", daemon=True)
+        if started:
+            self._process, self._socket = started
+            run = partial(self._attend, started.process)
+        else:
+            self._socket, theirs = pair_of_sockets()
+            run = partial(self._start, theirs, program)
+        self._thread = threading.Thread(target=run, name="zygote", daemon=True)
         self._thread.start()
 
     def preload(self, model_dir: Path) -> None:
@@ -171,27 +174,21 @@ class Zygote:
     def _send(self, message: ToZygote, *descriptors: int) -> None:
         socket.send_fds(self._socket, [msgspec.msgpack.encode(message)], descriptors)
 
-    def _run(self, theirs: socket.socket) -> None:
+    def _start(self, theirs: socket.socket, program: tuple[str, ...]) -> None:
         """Start the process and read what it says. The kernel ends the process with this thread."""
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})  # in the child until it ignores them
         try:
-            with theirs:
-                self._process = process = self._start(theirs.fileno())
+            self._process = process = start_process(theirs, program)
         except OSError as error:
             self._bury(f"the process that starts workers cannot be started: {error}")
             return
+        self._attend(process)
+
+    def _attend(self, process: "subprocess.Popen[bytes]") -> None:
+        """Read what the process says until it ends."""
         try:
             self._receive_all()
         finally:
             self._bury(f"the process that starts workers ended with code {self._end(process)}; its log is above")
-
-    def _start(self, descriptor: int) -> "subprocess.Popen[bytes]":
-        return subprocess.Popen(
-            [sys.executable, *self._program, str(descriptor)],
-            stdin=subprocess.DEVNULL,
-            pass_fds=[descriptor],
-            env=environment_of_workers(),
-        )
 
     def _end(self, process: "subprocess.Popen[bytes]") -> int:
         """Await the exit code of the process, which is about to end; kill it if it does not."""
@@ -242,7 +239,7 @@ class _Shared:
     def get(self) -> Zygote:
         with self._lock:
             if self._zygote is None or not self._zygote.alive:
-                self._zygote = Zygote()
+                self._zygote = Zygote(started=take_early())
             return self._zygote
 
     def close(self) -> None:
@@ -266,15 +263,6 @@ def _close_shared() -> None:
 def _forget_shared() -> None:
     global _shared
     _shared = _Shared()  # the old one's socket closes with it
-
-
-def environment_of_workers() -> dict[str, str]:
-    """Return that of this process, with what libraries read when they are imported."""
-    return {
-        "OMP_WAIT_POLICY": "PASSIVE",  # spinning threads take the cores of other workers
-        **environment_without_secrets(),
-        "OPENBLAS_NUM_THREADS": "1",  # numpy's starts threads when it is imported, and nothing uses them
-    }
 
 
 def _standard_error() -> list[int]:

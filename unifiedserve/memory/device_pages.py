@@ -1,14 +1,19 @@
 """Show a pool's pages to a device, and give them back by a rule."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
 
 from ipc_buffers import PagePool
 from unifiedserve.device import Device
 from unifiedserve.messages.pages import Pages
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PageNumbers = Sequence[int] | npt.NDArray[np.integer]
 

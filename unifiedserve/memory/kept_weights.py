@@ -1,6 +1,7 @@
 """Keep weights on disk as they lie in memory; the next start maps them.
 
-A file is in the safetensors format: one tensor of bytes, and as metadata what it was made from and its bytes' sum.
+A file is in the safetensors format: one tensor of bytes, and as metadata what it was made from, its bytes' sum and its
+manifest. So the next start need not know how the bytes are made, nor import what makes them.
 The tensor begins at a page of memory.
 """
 
@@ -11,20 +12,21 @@ import logging
 import os
 import shutil
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+import numpy as np
 from safetensors import SafetensorError, safe_open
 
 import unifiedserve
 from ipc_buffers import ArenaError, Memory
 from unifiedserve import _core
-from unifiedserve.device import CPU
-from unifiedserve.memory.weights import MemoryPlan, sum_of
+from unifiedserve.memory.memory_plan import MemoryPlan, sum_of
 
 _log = logging.getLogger(__name__)
 _TENSOR = "memory"
@@ -35,8 +37,8 @@ _PAGE = 4096
 _LENGTH = 8  # bytes of the header's length, before it
 _DIGITS = 16
 _PACKAGE = Path(unifiedserve.__file__).parent
-#: what decides which bytes are made: the kernels' library, and the code that packs and quantises
-_MAKERS = ("quantization", "memory", "device/cpu", "models/gguf", "ranks")
+#: what decides which bytes are made: the kernels' library, and the code that chooses, packs and quantises tensors
+_MAKERS = ("quantization", "memory", "device", "engine", "models", "ranks")
 
 
 class Origin(NamedTuple):
@@ -49,11 +51,11 @@ class Origin(NamedTuple):
         """Return a name that stays when the files, this program or the processor change."""
         return _digest(self.how, *map(str, self.files))
 
-    def state(self, manifest: bytes) -> str:
+    def state(self) -> str:
         """Return a digest of all that decides what the bytes are. Raises OSError if a file is not there."""
         states = [path.stat() for path in self.files]
         seen = [f"{state.st_size} {state.st_mtime_ns} {state.st_ino}" for state in states]
-        return _digest(self.name(), *seen, manifest.decode(), *_core.instruction_sets(), _digest_of_code())
+        return _digest(self.name(), *seen, *_core.instruction_sets(), version("transformers"), _digest_of_code())
 
 
 class KeptWeights:
@@ -67,43 +69,59 @@ class KeptWeights:
         """End what is being written; nothing is left of it."""
         self._closed.set()
 
-    def find(self, plan: MemoryPlan, origin: Origin) -> Memory | None:
-        """Return host memory that shows its file's bytes, which nobody can write to; None without a right file.
+    def plan(self, name: str, place: str, origin: Origin) -> MemoryPlan | None:
+        """Return what a memory of that name needs to hold a file's bytes; None without a right file.
 
         The log says what is wrong with the file.
         """
-        path = self._path(plan, origin)
+        path = self._path(origin)
         if not path.exists():
             return None
         try:
-            return _map(plan, path, origin.state(plan.manifest))
+            metadata = _metadata(path)
+            if metadata.get("state") != origin.state():
+                raise ValueError("the checkpoint, the program or the processor is another")
+            if metadata.get("seal") != _seal(metadata):
+                raise ValueError("it is damaged")
+            size = path.stat().st_size - _data_start(path)
+            return MemoryPlan(name, size, place, metadata["manifest"].encode())
+        except (OSError, SafetensorError, ValueError) as error:
+            _discard(path, error)
+            return None
+
+    def map(self, plan: MemoryPlan, origin: Origin) -> Memory | None:
+        """Return host memory that shows a file's bytes as `plan` has told; None if it is damaged.
+
+        Nobody can write to it. The log says what is wrong with the file.
+        """
+        path = self._path(origin)
+        try:
+            return _map(plan, path)
         except ArenaError as error:
             _log.warning("the weights kept in %s cannot be mapped, and are made again: %s", path, error)
-            return None
         except (OSError, SafetensorError, ValueError) as error:
-            _log.warning("the weights kept in %s are made again: %s", path, error)
-            with suppress(OSError):
-                path.unlink()
-            return None
+            _discard(path, error)
+        return None
 
     def keep(self, memory: Memory, total: int, origin: Origin) -> None:
         """Write a memory to its file, unless that is there already.
 
         `total` is the sum of its bytes, as `sum_in_host` returns it.
         """
-        path = self._path(memory, origin)
+        path = self._path(origin)
         try:
-            state = origin.state(memory.manifest)
+            state = origin.state()
             if _made_from(path) != state:
-                self._write(path, memory, {"state": state, "sum": str(total)})
+                metadata = {"state": state, "sum": str(total), "manifest": memory.manifest.decode()}
+                self._write(path, memory, metadata | {"seal": _seal(metadata)})
         except OSError as error:
             _log.warning("the weights are not kept in %s: %s", self._folder, error)
 
-    def _path(self, memory: Memory | MemoryPlan, origin: Origin) -> Path:
-        return self._folder / f"{_digest(origin.name(), ' '.join(json.loads(memory.manifest)))}.safetensors"
+    def _path(self, origin: Origin) -> Path:
+        return self._folder / f"{origin.name()}.safetensors"
 
     def _write(self, path: Path, memory: Memory, metadata: dict[str, str]) -> None:
-        data = CPU.view(memory).numpy().data
+        data = np.from_dlpack(memory).data
         self._folder.mkdir(parents=True, exist_ok=True)
         if (free := shutil.disk_usage(self._folder).free) < len(data) + _RESERVE:
             _log.warning("the weights are not kept in %s: %d MiB are free there", self._folder, free >> 20)
@@ -133,7 +151,7 @@ class KeptWeights:
 
 def copy_all(source: Memory, target: Memory) -> None:
     """Copy a host memory into another of its size, and give the source up."""
-    data = CPU.view(source).numpy().data
+    data = np.from_dlpack(source).data
 
     def copy(start: int) -> None:
         target.write(start, data[start : start + _PIECE])
@@ -144,14 +162,24 @@ def copy_all(source: Memory, target: Memory) -> None:
     source.unlink()
 
 
-def _map(plan: MemoryPlan, path: Path, state: str) -> Memory:
+def _seal(metadata: Mapping[str, str]) -> str:
+    """Return a digest over what a file says of itself."""
+    return _digest(*(metadata.get(name, "") for name in ("state", "sum", "manifest")))
+
+
+def _discard(path: Path, error: Exception) -> None:
+    """Remove a file that is no use."""
+    _log.warning("the weights kept in %s are made again: %s", path, error)
+    with suppress(OSError):
+        path.unlink()
+
+
+def _map(plan: MemoryPlan, path: Path) -> Memory:
     """Return memory of a file's bytes. Raises ValueError, OSError, SafetensorError or ArenaError for wrong ones."""
-    metadata = _metadata(path)
-    if metadata.get("state") != state:
-        raise ValueError("the checkpoint, the program or the processor is another")
+    total = _metadata(path).get("sum")
     memory = Memory.map_file(plan.name, str(path), _data_start(path), plan.size, plan.manifest)
     try:
-        if str(_sum(memory)) != metadata.get("sum"):
+        if str(_sum(memory)) != total:
             raise ValueError("it is damaged")
     except BaseException:
         memory.close()
@@ -162,7 +190,7 @@ def _map(plan: MemoryPlan, path: Path, state: str) -> Memory:
 
 def _sum(memory: Memory) -> int:
     """Return the sum of a host memory's bytes as `sum_of` does, on all cores."""
-    data = CPU.view(memory).numpy()
+    data = np.from_dlpack(memory)
     pieces = (data[start : start + _PIECE] for start in range(0, len(data), _PIECE))
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
         return sum(threads.map(sum_of, pieces)) % 2**64

@@ -1,19 +1,24 @@
 """View the paged KV cache, a page pool that every process maps, with types."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
 from ipc_buffers import PagePool
 from unifiedserve.attention import RaggedBatch, Span
 from unifiedserve.config import EngineConfig
 from unifiedserve.device import CPU, Device
 from unifiedserve.memory.device_pages import DevicePages
+from unifiedserve.memory.number_types import ITEMSIZE
 from unifiedserve.memory.recurrent_state import RecurrentStates, StateLayout
 from unifiedserve.ranks.parts import kv_heads_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SCALE_BYTES = 4
 
@@ -36,15 +41,15 @@ class KVLayout:
         page_size: int,
         kv_heads: int,
         head_dim: int,
-        dtype: torch.dtype,
+        dtype: str,
         state: StateLayout | None = None,
         parts: int = 1,
     ) -> None:
         self.shape = (layers, 2, page_size, kv_heads, head_dim)
         self.page_size = page_size
         self.dtype = dtype
-        self.scales_shape = (layers, 2, kv_heads, page_size) if dtype == torch.int8 else None
-        self.data_bytes = prod(self.shape) * dtype.itemsize
+        self.scales_shape = (layers, 2, kv_heads, page_size) if dtype == "int8" else None
+        self.data_bytes = prod(self.shape) * ITEMSIZE[dtype]
         scales = prod(self.scales_shape) if self.scales_shape else 0
         self.scales_start = -(-self.data_bytes // SCALE_BYTES) * SCALE_BYTES
         self.part_bytes = self.scales_start + scales * SCALE_BYTES
@@ -53,7 +58,7 @@ class KVLayout:
         self.state_pages = -(-state.bytes // self.page_bytes) if state else 0
 
     @staticmethod
-    def of(config: Any, page_size: int, dtype: torch.dtype, ranks: int = 1, parts: int | None = None) -> "KVLayout":
+    def of(config: Any, page_size: int, dtype: str, ranks: int = 1, parts: int | None = None) -> KVLayout:
         """Return the layout for a transformers model config; layers with cross-attention keep nothing here.
 
         Of several `ranks` each keeps its own heads; `parts` of them share a memory (None: all).
@@ -74,8 +79,7 @@ def kv_layout(config: EngineConfig, model_config: Any, dtype: str, device: Devic
     Raises ConfigError as `KVLayout.of`.
     """
     ranks, sizes = config.machine.tensor_parallel_size, config.memory
-    kv_dtype: torch.dtype = getattr(torch, sizes.kv_dtype(dtype))
-    return KVLayout.of(model_config, sizes.kv_page_tokens, kv_dtype, ranks, 1 if device.apart else ranks)
+    return KVLayout.of(model_config, sizes.kv_page_tokens, sizes.kv_dtype(dtype), ranks, 1 if device.apart else ranks)
 
 
 class KVPages:
@@ -93,7 +97,7 @@ class KVPages:
         self._bytes = data
         pages = len(data)
         own = data[:, part * layout.part_bytes : (part + 1) * layout.part_bytes]
-        self.pages = own[:, : layout.data_bytes].view(layout.dtype).view(pages, *layout.shape)
+        self.pages = own[:, : layout.data_bytes].view(getattr(torch, layout.dtype)).view(pages, *layout.shape)
         self.scales: Tensor | None = None
         if layout.scales_shape:
             self.scales = own[:, layout.scales_start :].view(torch.float32).view(pages, *layout.scales_shape)

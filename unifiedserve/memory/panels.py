@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from unifiedserve.device import OUTPUTS, Matrix, by_panel, pack_halves, packs, panels_shape, to_panels
+from unifiedserve.device.panels import OUTPUTS, Matrix, by_panel, pack_halves, packs, panels_shape, to_panels
 from unifiedserve.memory.tensors import Header, Weights
 from unifiedserve.quantization.matrix import QuantizedMatrix
 from unifiedserve.quantization.scheme import Scheme

@@ -1,9 +1,13 @@
 """Keep the states of linear attention in pages of the KV cache. Their size is constant for each sequence."""
 
-from typing import Any, NamedTuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 LINEAR_ATTENTION = "linear_attention"  # its name in a config's `layer_types`
 FLOAT_BYTES = 4
@@ -28,7 +32,7 @@ class StateLayout(NamedTuple):
         return FLOAT_BYTES * self.layers * (self._inputs_size + self._memory_size)
 
     @staticmethod
-    def of(text_config: Any) -> "StateLayout | None":
+    def of(text_config: Any) -> StateLayout | None:
         """Return the layout for a language model's config; None if all of its layers have full attention."""
         layers = (getattr(text_config, "layer_types", None) or []).count(LINEAR_ATTENTION)
         if not layers:

@@ -13,14 +13,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ipc_buffers import ArenaError, Memory
+from ipc_buffers import Memory
 from unifiedserve.device import CPU, Device
-from unifiedserve.errors import ConfigError
+from unifiedserve.memory.memory_plan import MemoryPlan
+from unifiedserve.memory.number_types import name_of
 from unifiedserve.memory.tensors import Header, SafetensorsFiles, Tensors
 
 ALIGNMENT = 64
@@ -61,22 +61,6 @@ class Entry(NamedTuple):
 
 Manifest = dict[str, Entry]
 Wanted = Callable[[str], bool]
-
-
-class MemoryPlan(NamedTuple):
-    """Describe a memory for weights: its name, bytes and place, and its manifest as JSON."""
-
-    name: str
-    size: int
-    place: str
-    manifest: bytes
-
-    def create(self) -> Memory:
-        """Take the memory. Raises ConfigError if the place has no room for it."""
-        try:
-            return Memory.create(self.name, self.size, self.place, self.manifest)
-        except ArenaError as error:
-            raise ConfigError(f"the weights need {self.size / 2**20:,.0f} MiB of shared memory: {error}") from error
 
 
 def all_tensors(name: str) -> bool:
@@ -145,23 +129,6 @@ def sum_weights(name: str, device: Device) -> int:
     return int(words + data[len(data) // 8 * 8 :].sum())
 
 
-def sum_in_host(weights: Memory) -> int:
-    """Return a sum over all bytes of weights in host memory, modulo 2**64: another one tells of damage.
-
-    Takes as long as it takes to read them, mostly without the GIL.
-    """
-    return sum_of(CPU.view(weights).numpy())
-
-
-def sum_of(data: np.ndarray) -> int:
-    """Return a sum over uint8 [n], modulo 2**64.
-
-    It is that of sums over consecutive parts, if all but the last are multiples of 8 bytes.
-    """
-    words = data[: len(data) // 8 * 8].view(np.uint64)
-    return (int(np.add.reduce(words)) + int(data[len(data) // 8 * 8 :].sum())) % 2**64
-
-
 def attach_weights(name: str, device: Device = CPU) -> dict[str, Tensor]:
     """Map the tensors of a memory made by `store_weights`; they keep it mapped.
 
@@ -181,7 +148,7 @@ def plan_weights(tensors: Tensors, dtype: torch.dtype, wanted: Wanted = all_tens
     for header in _arranged([header for header in tensors.headers() if wanted(header.name)]):
         converted = header.dtype.is_floating_point and not header.exact
         stored = dtype if converted else header.dtype
-        entry = Entry(_name(stored), header.shape, offset, _row(header, stored))
+        entry = Entry(name_of(stored), header.shape, offset, _row(header, stored))
         manifest[header.name] = entry
         offset = -(-entry.end // ALIGNMENT) * ALIGNMENT
     return manifest
@@ -228,7 +195,3 @@ def neighbours(name: str) -> tuple[str, int]:
 
 def _size(manifest: Manifest) -> int:
     return max((entry.end for entry in manifest.values()), default=ALIGNMENT)  # no memory is empty
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

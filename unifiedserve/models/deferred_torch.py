@@ -3,10 +3,17 @@
 `import torch` brings in its training, export and quantisation, and rules in Python for what runs on no device: four
 tenths of the time that it takes. Here a stand-in takes the place of each part, and imports it for the first attribute
 that is read. A plain `import` of a part imports it as ever.
+
+A process that may need no torch at all has a stand-in for the whole (`defer_torch`).
 """
 
 import importlib
+import importlib.util
 import sys
+import threading
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
@@ -28,8 +35,25 @@ PARTS = (
 )
 
 
+def defer_torch() -> None:
+    """Have torch imported when somebody reads an attribute of it, unless it has been imported.
+
+    The server's own process computes nothing: it needs torch only where weights have to be made.
+    """
+    if "torch" not in sys.modules and (spec := importlib.util.find_spec("torch")):
+        sys.modules["torch"] = _Torch(spec)
+        sys.meta_path.insert(0, _Finder())
+
+
+def is_torch_deferred() -> bool:
+    """Tell whether torch would be imported now if somebody read an attribute of it."""
+    return isinstance(sys.modules.get("torch"), _Torch)
+
+
 def import_torch() -> None:
     """Import torch without these parts, unless it has been imported."""
+    if isinstance(deferred := sys.modules.get("torch"), _Torch):
+        deferred.real()
     if "torch" in sys.modules:
         return
     parts = [_Part(name) for name in PARTS]
@@ -41,6 +65,59 @@ def import_torch() -> None:
         for part in parts:
             part.step_back()
     defer_compiler()
+
+
+class _Torch(ModuleType):
+    """Replace torch until an attribute is read, and then pass on what it has."""
+
+    def __init__(self, spec: ModuleSpec) -> None:
+        super().__init__(spec.name)
+        self.__spec__ = spec
+        self.__path__ = spec.submodule_search_locations or []
+        self._importing = threading.RLock()
+        self._real: ModuleType | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real(), name)
+
+    def real(self) -> ModuleType:
+        """Import torch, unless it has been, and return it."""
+        with self._importing:
+            if self._real is None:
+                del sys.modules["torch"]
+                import_torch()
+                self._real = sys.modules["torch"]
+                vars(self).update(vars(self._real))
+            return self._real
+
+
+class _Finder(MetaPathFinder):
+    """Import torch before a part of it. The part is there then, and must not be loaded twice."""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
+        if not (fullname.startswith("torch.") and is_torch_deferred()):
+            return None
+        import_torch()
+        part = sys.modules.get(fullname)
+        if part is None:
+            return None
+        spec = ModuleSpec(fullname, _Loaded(part))
+        part.__spec__ = spec  # which the import system prefers to what is returned
+        return spec
+
+
+class _Loaded(Loader):
+    """Give a module that is loaded already."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self._module = module
+        self._spec = module.__spec__
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return self._module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._spec
 
 
 class _Part(ModuleType):

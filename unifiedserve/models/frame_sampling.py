@@ -2,12 +2,14 @@
 
 import math
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 
 from unifiedserve.messages.media import ALL_FRAMES, MediaOptions, VideoInfo
 from unifiedserve.models.processor_rules import Rules
 
 DEFAULT_FRAMES = 32  # frames where neither the request nor the checkpoint says how many
+_VECTOR = 8  # floats
 UNKNOWN_FPS = 24.0  # what transformers assumes
 
 
@@ -31,9 +33,25 @@ def check_sampling(rules: Rules) -> None:
 
 
 def spread(total: int, count: int, shift: float) -> tuple[int, ...]:
-    """Choose `count` of `total` frames, evenly from `shift` on; float32, as transformers computes them."""
-    indices: list[int] = torch.arange(shift, total, total / count).int().tolist()
-    return tuple(indices[:count])
+    """Choose `count` of `total` frames, evenly from `shift` on, as transformers does."""
+    # rounding may add an index past the end, which is cut off
+    return tuple(float32_range(shift, total, total / count).astype(np.int32)[:count].tolist())
+
+
+def float32_range(start: float, end: float, step: float) -> NDArray[np.float32]:
+    """Return what torch's `arange` does of float32 on a processor, float by float.
+
+    It rounds the first of each vector of 8 and then each of its numbers, and what two vectors do not fill once.
+    """
+
+    def rounded(first: float | NDArray[np.float32], steps: NDArray[np.longdouble]) -> NDArray[np.float32]:
+        return (first + steps * step).astype(np.float64).astype(np.float32)  # a product and its sum are rounded as one
+
+    numbers = np.arange(math.ceil((end - start) / step)).astype(np.longdouble)
+    whole = len(numbers) // (2 * _VECTOR) * 2 * _VECTOR
+    inner = numbers[:whole] % _VECTOR
+    first = rounded(start, numbers[:whole] - inner)
+    return np.concatenate([rounded(first, inner), rounded(start, numbers[whole:])])
 
 
 def evenly(total: int, count: int) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from typing import Any
 from unifiedserve.errors import ConfigError
 from unifiedserve.heap import without_collections
 from unifiedserve.models.deferred_compiler import defer_compiler
+from unifiedserve.models.deferred_torch import is_torch_deferred
 from unifiedserve.models.quick_listing import quicken_listing
 
 CHECKPOINT_FILES = ["*.json", "*.jinja", "*.txt", "*.model"]
@@ -26,20 +27,27 @@ def load_transformers() -> Any:
     torch, and imports torch's distributed tensors and its compiler. Its (cached) checks for these are made to fail. A
     process that has imported one of them itself keeps it.
     """
-    defer_compiler()
+    if not is_torch_deferred():
+        defer_compiler()
     quicken_listing()
-    checks = importlib.import_module("torch.distributed")
     with ExitStack() as undo:
         undo.enter_context(without_collections())
         for name in _UNNEEDED:
             if name not in sys.modules:
                 sys.modules[name] = None  # type: ignore[assignment]  # import machinery: "not there"
                 undo.callback(sys.modules.pop, name)
-        undo.enter_context(_answering_no(checks, "is_available"))
         library = importlib.import_module("transformers.utils.import_utils")
+        undo.enter_context(_answering_no(library, "is_torch_available"))
         for check in ("torchvision", "accelerate", "torch_distributed"):
             getattr(library, f"is_{check}_available")()
+    # a config's `dtype` stays a name where torch has not been imported: it would be for this alone
+    configuration: Any = importlib.import_module("transformers.configuration_utils")
+    configuration.is_torch_available = _is_torch_here
     return importlib.import_module("transformers")
+
+
+def _is_torch_here() -> bool:
+    return not is_torch_deferred()
 
 
 @contextmanager

@@ -4,12 +4,16 @@ They see only chunks of a sequence, and make queries larger. A ragged batch has 
 modules of transformers cannot count: so it is done here.
 """
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
 from unifiedserve.attention import RaggedBatch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 CHUNKED_ATTENTION = "chunked_attention"
 

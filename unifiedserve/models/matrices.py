@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from unifiedserve.device import PanelEmbedding, PanelLinear
+from unifiedserve.device.panels import PanelEmbedding, PanelLinear
 from unifiedserve.memory.panels import StoredMatrix
 from unifiedserve.memory.tensors import Header
 

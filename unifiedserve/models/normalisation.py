@@ -1,13 +1,19 @@
 """Normalise pixels as in an encoder's training."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
 from unifiedserve.models.processor_rules import Rules
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Moments = tuple[float | None, Sequence[float] | None, Sequence[float] | None]
 
 
 def normalisation(
@@ -23,7 +29,15 @@ def normalisation(
 
 
 def normalisation_of(rules: Rules) -> tuple[Tensor, Tensor]:
-    """Return `normalisation` by a processor's rules; raises ConfigError for numbers that cannot be computed with."""
+    """Return `normalisation` by a processor's rules; raises ConfigError as `moments_of`."""
+    return normalisation(*moments_of(rules))
+
+
+def moments_of(rules: Rules) -> Moments:
+    """Return what `normalisation` takes of a processor's rules.
+
+    Raises ConfigError for numbers that cannot be computed with.
+    """
     factor, mean, deviation = None, None, None
     if rules["do_rescale"]:
         factor = rules["rescale_factor"]
@@ -35,7 +49,7 @@ def normalisation_of(rules: Rules) -> tuple[Tensor, Tensor]:
             raise rules.error("image_mean", "3 numbers")
         if not (_are_channels(deviation) and all(deviation)):
             raise rules.error("image_std", "3 numbers other than 0")
-    return normalisation(factor, mean, deviation)
+    return factor, mean, deviation
 
 
 def _are_channels(value: Any) -> bool:

@@ -1,29 +1,25 @@
-"""Adapt families whose encoder reads square pictures of one size: CLIP, SigLIP, InternViT.
+"""Process for families whose encoder reads square pictures of one size: CLIP, SigLIP, InternViT.
 
 A row of the patch buffer is a piece of a picture [3, side, side], of three times the side's bytes.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-import torch
 from flashcodec.geometry import shortest_edge_size
-from torch import Tensor
 
 from flashcodec import RGBLayout
-from unifiedserve.device import CPU, Device
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.checkpoint import read_json
 from unifiedserve.messages.layouts import Filter
 from unifiedserve.messages.media import MediaKind, MediaOptions, MediaPlan, PromptError
-from unifiedserve.models.base import LanguageAdapter, Processor
-from unifiedserve.models.normalisation import normalisation_of
+from unifiedserve.models.normalisation import moments_of
+from unifiedserve.models.processor import Processor
 from unifiedserve.models.processor_defaults import VIDEO_DEFAULTS
 from unifiedserve.models.processor_rules import NESTED, Rules, image_rules, video_rules
-from unifiedserve.placement import Network
-from unifiedserve.ranks.group import Group
 
 WITH_CLASS_TOKEN = {"clip_vision_model"}
 #: by Pillow's numbers, which are those in checkpoints
@@ -52,7 +48,8 @@ class PictureProcessor(Processor, ABC):
         if "video" in rules:
             self.video_rules = rules["video"]
             self.video_rules.check(self.video_fields)
-        self.normalisation = {kind: channel_normalisation(each) for kind, each in rules.items()}
+        for each in rules.values():
+            moments_of(each)
         self.side = self.picture_side()
         self.patch_row_bytes = 3 * self.side
         self.visual_dim = config.get_text_config().hidden_size
@@ -74,55 +71,12 @@ class PictureProcessor(Processor, ABC):
         self.visual_ids = {**self.visual_ids, kind: self.tokenizer.convert_tokens_to_ids(text)}
 
 
-class PictureAdapter(LanguageAdapter):
-    """Normalise pictures as transformers does, and leave the rest to `features`."""
-
-    def __init__(
-        self,
-        config: Any,
-        weights: Mapping[str, Tensor],
-        dtype: torch.dtype,
-        model_dir: Path,
-        device: Device = CPU,
-        networks: Collection[Network] = tuple(Network),
-        group: Group | None = None,
-    ) -> None:
-        super().__init__(config, weights, dtype, model_dir, device, networks, group)
-        self._normalisation = {
-            kind: (device.upload(mean), device.upload(deviation))
-            for kind, rules in picture_rules(model_dir, config).items()
-            for mean, deviation in [channel_normalisation(rules)]
-        }
-
-    @torch.inference_mode()
-    def encode(self, patches: Tensor, units: Units) -> Tensor:
-        pictures, row = [], 0
-        for plan, count in units:
-            rows = patches[row : row + count * plan.patches_per_unit]
-            row += len(rows)
-            mean, deviation = self._normalisation[plan.kind]
-            side = patches.shape[1] // 3
-            pictures.append(rows.view(-1, 3, side, side).float().sub_(mean).div_(deviation))
-        return self.features(torch.cat(pictures).to(self.dtype), units)
-
-    def features(self, pixels: Tensor, units: Units) -> Tensor:
-        """Return visual tokens [M, hidden] of the `units`' normalised pictures [n, 3, side, side]."""
-        features: Sequence[Tensor] = self.model.model.get_image_features(pixels).pooler_output
-        return torch.cat(list(features))
-
-
 def picture_rules(model_dir: Path, config: Any) -> dict[MediaKind, Rules]:
     """Read a checkpoint's rules for each kind of media that its family takes."""
     rules: dict[MediaKind, Rules] = {"image": image_rules(model_dir)}
     if config.model_type in VIDEO_DEFAULTS:
         rules["video"] = video_rules(model_dir, VIDEO_DEFAULTS[config.model_type])
     return rules
-
-
-def channel_normalisation(rules: Rules) -> tuple[Tensor, Tensor]:
-    """Return float32 [3, 1, 1] mean and deviation of uint8 values."""
-    mean, deviation = normalisation_of(rules)
-    return mean.view(3, 1, 1), deviation.view(3, 1, 1)
 
 
 def square_side(rules: Rules, name: str = "size") -> int:
@@ -221,7 +175,7 @@ def filter_of(rules: Rules) -> Filter:
     if rules["resample"] not in FILTERS:
         raise rules.error("resample", "1, 2 or 3 (LANCZOS, BILINEAR, BICUBIC)")
     found = FILTERS[rules["resample"]]
-    if found == "lanczos" and not hasattr(torch._C._nn, "_upsample_lanczos2d_aa"):
+    if found == "lanczos" and tuple(map(int, version("torch").split(".")[:2])) < (2, 12):
         raise rules.error("resample", "2 or 3 (BILINEAR, BICUBIC) with a torch before 2.12")
     return found
 

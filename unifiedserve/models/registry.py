@@ -1,24 +1,14 @@
 """List the families by the `model_type` in a checkpoint's config.json."""
 
 import importlib
-from collections.abc import Collection, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
-
-from unifiedserve.device import CPU, Device
 from unifiedserve.errors import ConfigError
-from unifiedserve.heap import without_collections
 from unifiedserve.memory.checkpoint import read_json
-from unifiedserve.models.base import LanguageAdapter, Processor
 from unifiedserve.models.hub import load_transformers
 from unifiedserve.models.language_models import check_language_model
-from unifiedserve.models.loading import rehearse_loading
-from unifiedserve.placement import Network
-from unifiedserve.ranks.group import Group
+from unifiedserve.models.processor import Processor
 
 
 class Family(NamedTuple):
@@ -28,29 +18,29 @@ class Family(NamedTuple):
     adapter: str
 
 
-_TEXT_ONLY = Family("base:Processor", "base:LanguageAdapter")
+_TEXT_ONLY = Family("processor:Processor", "adapter:LanguageAdapter")
 
 FAMILIES = {
-    "gemma2": Family("base:Processor", "families.gemma3:Gemma3TextAdapter"),
-    "gemma3": Family("families.gemma3:Gemma3Processor", "families.gemma3:Gemma3Adapter"),
-    "gemma3_text": Family("base:Processor", "families.gemma3:Gemma3TextAdapter"),
+    "gemma2": Family("processor:Processor", "families.gemma3_adapter:Gemma3TextAdapter"),
+    "gemma3": Family("families.gemma3:Gemma3Processor", "families.gemma3_adapter:Gemma3Adapter"),
+    "gemma3_text": Family("processor:Processor", "families.gemma3_adapter:Gemma3TextAdapter"),
     "gpt_oss": _TEXT_ONLY,
-    "idefics3": Family("families.idefics3:Idefics3Processor", "families.idefics3:Idefics3Adapter"),
-    "internvl": Family("families.internvl:InternVLProcessor", "pictures:PictureAdapter"),
+    "idefics3": Family("families.idefics3:Idefics3Processor", "families.idefics3_adapter:Idefics3Adapter"),
+    "internvl": Family("families.internvl:InternVLProcessor", "picture_adapter:PictureAdapter"),
     "llama": _TEXT_ONLY,
     "llama4_text": _TEXT_ONLY,
-    "llava": Family("families.llava:LlavaProcessor", "pictures:PictureAdapter"),
-    "llava_next": Family("families.llava_next:LlavaNextProcessor", "families.llava_next:LlavaNextAdapter"),
+    "llava": Family("families.llava:LlavaProcessor", "picture_adapter:PictureAdapter"),
+    "llava_next": Family("families.llava_next:LlavaNextProcessor", "families.llava_next_adapter:LlavaNextAdapter"),
     "llava_next_video": Family(
-        "families.llava_next_video:LlavaNextVideoProcessor", "families.llava_next_video:LlavaNextVideoAdapter"
+        "families.llava_next_video:LlavaNextVideoProcessor", "families.llava_next_video_adapter:LlavaNextVideoAdapter"
     ),
     "llava_onevision": Family(
-        "families.llava_onevision:LlavaOnevisionProcessor", "families.llava_onevision:LlavaOnevisionAdapter"
+        "families.llava_onevision:LlavaOnevisionProcessor", "families.llava_onevision_adapter:LlavaOnevisionAdapter"
     ),
-    "minicpmv4_6": Family("families.minicpmv4_6:MiniCPMProcessor", "families.minicpmv4_6:MiniCPMAdapter"),
+    "minicpmv4_6": Family("families.minicpmv4_6:MiniCPMProcessor", "families.minicpmv4_6_adapter:MiniCPMAdapter"),
     "ministral": _TEXT_ONLY,  # what transformers makes of a "mistral" that has layer_types
     "mistral": _TEXT_ONLY,
-    "mllama": Family("families.mllama:MllamaProcessor", "families.mllama:MllamaAdapter"),
+    "mllama": Family("families.mllama:MllamaProcessor", "families.mllama_adapter:MllamaAdapter"),
     "qwen2": _TEXT_ONLY,
     "qwen2_5_vl": Family(
         "families.qwen2_5_vl.processor:Qwen25VLProcessor", "families.qwen2_5_vl.adapter:Qwen25VLAdapter"
@@ -59,19 +49,19 @@ FAMILIES = {
     "qwen2_vl": Family("families.qwen2_5_vl.processor:Qwen25VLProcessor", "families.qwen2_vl:Qwen2VLAdapter"),
     "qwen3": _TEXT_ONLY,
     "qwen3_moe": _TEXT_ONLY,
-    "qwen3_5": Family("families.qwen3_vl:Qwen3VLProcessor", "families.qwen3_vl:Qwen3VLAdapter"),
-    "qwen3_5_moe": Family("families.qwen3_vl:Qwen3VLProcessor", "families.qwen3_vl:Qwen3VLAdapter"),
+    "qwen3_5": Family("families.qwen3_vl:Qwen3VLProcessor", "families.qwen3_vl_adapter:Qwen3VLAdapter"),
+    "qwen3_5_moe": Family("families.qwen3_vl:Qwen3VLProcessor", "families.qwen3_vl_adapter:Qwen3VLAdapter"),
     "qwen3_5_moe_text": _TEXT_ONLY,
     "qwen3_5_text": _TEXT_ONLY,
-    "qwen3_vl": Family("families.qwen3_vl:Qwen3VLProcessor", "families.qwen3_vl:Qwen3VLAdapter"),
-    "qwen3_vl_moe": Family("families.qwen3_vl:Qwen3VLProcessor", "families.qwen3_vl:Qwen3VLAdapter"),
-    "smolvlm": Family("families.smolvlm:SmolVLMProcessor", "families.idefics3:Idefics3Adapter"),
+    "qwen3_vl": Family("families.qwen3_vl:Qwen3VLProcessor", "families.qwen3_vl_adapter:Qwen3VLAdapter"),
+    "qwen3_vl_moe": Family("families.qwen3_vl:Qwen3VLProcessor", "families.qwen3_vl_adapter:Qwen3VLAdapter"),
+    "smolvlm": Family("families.smolvlm:SmolVLMProcessor", "families.idefics3_adapter:Idefics3Adapter"),
 }
 
 
 def divides_encoder(config: Any) -> bool:
     """Tell whether ranks can share the heads of a config's vision encoder."""
-    divides: bool = _class(FAMILIES[config.model_type].adapter).divides_encoder
+    divides: bool = family_class(FAMILIES[config.model_type].adapter).divides_encoder
     return divides
 
 
@@ -100,7 +90,7 @@ def load_processor(model_dir: Path, chat_template: str | None = None) -> Process
     Raises ConfigError for files that are not what they should be.
     """
     config = load_config(model_dir)
-    make = _class(FAMILIES[config.model_type].processor)
+    make = family_class(FAMILIES[config.model_type].processor)
     try:
         processor: Processor = make(model_dir, config, chat_template)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -109,33 +99,7 @@ def load_processor(model_dir: Path, chat_template: str | None = None) -> Process
     return processor
 
 
-def load_adapter(
-    model_dir: Path,
-    weights: Mapping[str, Tensor],
-    dtype: torch.dtype,
-    device: Device = CPU,
-    networks: Collection[Network] = tuple(Network),
-    group: Group | None = None,
-) -> LanguageAdapter:
-    """Load a checkpoint's model side, or these networks of it, over attached weights. The weights are on the device.
-
-    In a `group` it is one rank's part. Raises ConfigError as the adapter does.
-    """
-    config = load_config(model_dir)
-    make = _class(FAMILIES[config.model_type].adapter)
-    adapter: LanguageAdapter = make(config, weights, dtype, model_dir, device, networks, group)
-    return adapter
-
-
-@cache
-def preload(model_dir: Path) -> None:
-    """Do once for a checkpoint what every `load_adapter` needs, and load nothing. Raises ConfigError as it does."""
-    with without_collections():
-        config = load_config(model_dir)
-        _class(FAMILIES[config.model_type].adapter)
-        rehearse_loading(config)
-
-
-def _class(name: str) -> Any:
+def family_class(name: str) -> Any:
+    """Return a class of `FAMILIES`."""
     module, _, attribute = name.partition(":")
     return getattr(importlib.import_module(f"unifiedserve.models.{module}"), attribute)

@@ -18,8 +18,8 @@ from unifiedserve.engine.known_profile import digest_of
 from unifiedserve.engine.weight_source import wanted_by, weight_source
 from unifiedserve.memory.weights import weights_bytes
 from unifiedserve.messages.media import MediaOptions, MediaPlan, PromptError, VideoInfo
-from unifiedserve.models.base import Processor
 from unifiedserve.models.default import DEFAULT_MODEL
+from unifiedserve.models.processor import Processor
 from unifiedserve.placement import FIRST_MEMORY, Network
 from unifiedserve.profiles import DeviceSize, ModelSizes, hardware_name, versions_here
 

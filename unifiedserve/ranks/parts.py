@@ -1,12 +1,15 @@
 """Cut a llama-like text model and a vision tower into ranks' parts; pure."""
 
-import re
-from typing import Any, NamedTuple
+from __future__ import annotations
 
-from torch import Tensor
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from unifiedserve.errors import ConfigError
 from unifiedserve.placement.encoder_ranks import FIRST_ALONE, EncoderRanks
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _TENSOR = re.compile(
     r"(?:^|\.)(?:layers\.\d+\.(?:self_attn|mlp)\.(\w+)\.(weight|bias)|(embed_tokens|lm_head)\.weight)$"
@@ -32,11 +35,11 @@ class Cut(NamedTuple):
     def size(self) -> int:
         return (self.stop - self.start) * self.blocks
 
-    def widened(self, unit: int, size: int) -> "Cut":
+    def widened(self, unit: int, size: int) -> Cut:
         """Return the whole units around it, of a dimension of this size."""
         return self._replace(start=self.start // unit * unit, stop=min(size, -(-self.stop // unit) * unit))
 
-    def within(self, wider: "Cut") -> "Cut":
+    def within(self, wider: Cut) -> Cut:
         """Return the same part, of what a wider one selects."""
         return self._replace(start=self.start - wider.start, stop=self.stop - wider.start)
 

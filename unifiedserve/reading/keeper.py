@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from unifiedserve.environment import environment_without_secrets
 from unifiedserve.reading.jobs import Setup
 from unifiedserve.reading.peers import PID_BYTES
-from unifiedserve.sandbox import environment_without_secrets
 from unifiedserve.stopped import is_stopped
 
 _log = logging.getLogger(__name__)

@@ -11,14 +11,16 @@ from unifiedserve.carriers.base import Carrier
 from unifiedserve.carriers.choose import open_carrier
 from unifiedserve.carriers.rdma import reads_by_hardware
 from unifiedserve.carriers.setting import Setting, Site, this_machine
-from unifiedserve.device import CPU, Device, SideQueue, weight_bits
+from unifiedserve.device import CPU, Device, SideQueue
+from unifiedserve.device.panels import weight_bits
 from unifiedserve.memory.kv_cache import KVCache, kv_layout
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.memory.shared import PoolKey, PoolSize, SharedMemory
 from unifiedserve.memory.weights import attach_weights
 from unifiedserve.messages.wire import Ready
+from unifiedserve.models.adapters import load_adapter
 from unifiedserve.models.chat import load_tokenizer
-from unifiedserve.models.registry import load_adapter, load_config
+from unifiedserve.models.registry import load_config
 from unifiedserve.placement import Stage, networks_of
 from unifiedserve.profiles import steps_of
 from unifiedserve.profiles.digest import model_digest

@@ -16,7 +16,8 @@ from unifiedserve.device import CPU, Device, Meeting
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.kv_cache import KVCache, KVPages, kv_layout
 from unifiedserve.memory.weights import attach_weights
-from unifiedserve.models.registry import load_adapter, load_config
+from unifiedserve.models.adapters import load_adapter
+from unifiedserve.models.registry import load_config
 from unifiedserve.parents_end import end_with_parent
 from unifiedserve.placement import Network
 from unifiedserve.placement.cores import cores_by_node

@@ -24,7 +24,7 @@ import msgspec
 
 from ipc_buffers import remove_stale_arenas
 from unifiedserve.messages.layouts import decode_layout
-from unifiedserve.models.registry import preload
+from unifiedserve.models.adapters import preload
 from unifiedserve.parents_end import signal_parents_end
 from unifiedserve.worker.fork_obstacles import fork_obstacles
 from unifiedserve.worker.new_interpreter import start_interpreter

@@ -24,7 +24,7 @@ from bench.gpu.steps import Step
 from unifiedserve.config import DeviceName, EngineConfig
 from unifiedserve.device import Decoder, DecodeRow, Device, open_device
 from unifiedserve.messages.media import MediaOptions, MediaPlan
-from unifiedserve.models.base import LanguageAdapter
+from unifiedserve.models.adapter import LanguageAdapter
 from unifiedserve.models.registry import load_processor
 from unifiedserve.worker.language.model import LanguageModel, Rows
 

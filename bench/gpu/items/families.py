@@ -16,7 +16,7 @@ from bench.gpu.figures import Figures, Skip
 from unifiedserve.config import DeviceName, EngineConfig
 from unifiedserve.device import Device, open_device
 from unifiedserve.errors import ConfigError
-from unifiedserve.models.base import LanguageAdapter
+from unifiedserve.models.adapter import LanguageAdapter
 from unifiedserve.models.registry import load_processor
 
 TOLERANCE = 1.5  # how much further off bfloat16 logits may be than those of transformers on a processor

@@ -18,7 +18,7 @@ from unifiedserve.config import DeviceName, EngineConfig
 from unifiedserve.device import Decoder, DecodeRow, DecodeStep, Device, open_device
 from unifiedserve.messages.media import MediaOptions
 from unifiedserve.messages.sampling_params import SamplingParams
-from unifiedserve.models.base import LanguageAdapter
+from unifiedserve.models.adapter import LanguageAdapter
 from unifiedserve.models.registry import load_processor
 from unifiedserve.sampling.sample import sample
 from unifiedserve.worker.language.model import LanguageModel, Rows

@@ -12,7 +12,7 @@ from bench.gpu.mps_daemon import mps_daemon
 from bench.gpu.partner import Partner, PartnerError
 from unifiedserve.doctor.libraries import find_program
 from unifiedserve.doctor.mps import CONTROL
-from unifiedserve.engine.zygote import environment_of_workers
+from unifiedserve.environment import environment_of_workers
 
 CLIENT, CONFINED = "bench.gpu.gpu_client:GpuClient", "bench.gpu.confined:Confined"
 MIB = 2**20

@@ -8,7 +8,8 @@ from torch import Tensor
 from unifiedserve import _core
 from unifiedserve.attention import PLAIN, AttentionRules, PagedKV, RaggedBatch, cross_attention, reference
 from unifiedserve.attention.base import SequenceView
-from unifiedserve.device.cpu.processor import KERNEL_DTYPES, thread_pool
+from unifiedserve.device.cpu.dtypes import KERNEL_DTYPES
+from unifiedserve.device.cpu.processor import thread_pool
 
 
 def native_batch(batch: RaggedBatch) -> _core.Batch:

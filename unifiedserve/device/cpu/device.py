@@ -1,73 +1,51 @@
 """Run the processor as a device: everything is done when a call returns."""
 
-from collections.abc import Callable
-from typing import Any
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
-from torch.utils.dlpack import from_dlpack
 
 from ipc_buffers import Memory
-from unifiedserve.attention import PagedKV, RaggedBatch
 from unifiedserve.config import DeviceName
 from unifiedserve.device.base import (
-    Decoder,
     Device,
-    DividedEnds,
-    Exchange,
     Exchanges,
     Kernels,
     Meeting,
     Sharing,
     SideQueue,
-    StepRunner,
 )
-from unifiedserve.device.cpu.attention import CpuAttention
-from unifiedserve.device.cpu.decoder import FusedDecoder
 from unifiedserve.device.cpu.exchange import HostExchange
-from unifiedserve.device.cpu.head import Head
-from unifiedserve.device.cpu.modules import fill_panels
 from unifiedserve.device.cpu.processor import KERNEL_DTYPES, cpu_features, slowness
 from unifiedserve.device.cpu.sharing import NiceSharing
 from unifiedserve.device.cpu.side_thread import SideThread
-from unifiedserve.device.cpu.vision import CpuVision
-from unifiedserve.device.llama import fits, is_llama_like
+from unifiedserve.device.llama import is_llama_like
 
-
-class CpuKernels:
-    """Compute by kernels in C++, for float32 and bfloat16."""
-
-    vision = CpuVision()
-
-    def attention(self, batch: RaggedBatch, kv: PagedKV) -> CpuAttention:
-        """Plan a step's attention."""
-        return CpuAttention(batch, kv)
-
-    def runner(self, language_model: Any, dtype: torch.dtype, exchange: Exchange | None = None) -> StepRunner | None:
-        """Return what runs a llama-like model's layers; None for another."""
-        known = fits(language_model, dtype, KERNEL_DTYPES) and fill_panels(language_model, dtype)
-        return FusedDecoder(language_model, dtype, exchange.native if exchange else None) if known else None
-
-    def head(self, module: Any) -> Callable[[Tensor], Tensor]:
-        """Return what makes float32 logits."""
-        return Head(module)
-
-    def decoder(
-        self, model: Any, kv: PagedKV, rows: int, tokens: int, position_rows: int, divided: DividedEnds | None = None
-    ) -> Decoder | None:
-        """Return None: the layers are told of a step by one call as it is."""
-        return None
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class CpuDevice:
     name: DeviceName = "cpu"
     place = "host"
     frames = "cpu"
-    torch = torch.device("cpu")
     synchronous = True
     apart = False
-    kernels: Kernels = CpuKernels()
     sharing: Sharing = NiceSharing()
+
+    @property
+    def torch(self) -> torch.device:
+        """Return what torch calls it."""
+        return torch.device("cpu")
+
+    @cached_property
+    def kernels(self) -> Kernels:
+        """Return what workers compute by. No other process needs its modules."""
+        from unifiedserve.device.cpu.kernels import CpuKernels
+
+        return CpuKernels()
 
     def place_of(self, gpu: int) -> str:
         """Return its place: all memories are in the host's."""
@@ -107,7 +85,7 @@ class CpuDevice:
 
     def panels(self, dtype: str) -> bool:
         """Tell whether the kernels know the dtype: they read matrices in panels."""
-        return getattr(torch, dtype) in KERNEL_DTYPES
+        return dtype in KERNEL_DTYPES
 
     def divides(self, text: Any, dtype: str) -> bool:
         """Tell whether kernels run a text config's layers, and can sum up their parts."""
@@ -122,7 +100,7 @@ class CpuDevice:
         return Exchanges(HostExchange(meeting.collective, meeting.patience), encoder)
 
     def view(self, memory: Memory) -> Tensor:
-        return from_dlpack(memory)
+        return torch.utils.dlpack.from_dlpack(memory)
 
     def side_queue(self) -> SideQueue:
         """Return a thread that computes beside the caller.
@@ -137,7 +115,7 @@ class CpuDevice:
 
     def adopt(self, frames: Any) -> Tensor:
         """Return the frames as they are."""
-        return from_dlpack(frames)
+        return torch.utils.dlpack.from_dlpack(frames)
 
     def fence(self) -> None:
         """Return at once."""

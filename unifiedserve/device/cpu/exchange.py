@@ -1,9 +1,15 @@
 """Join tensors of ranks that compute on the host, through its shared memory."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import torch
-from torch import Tensor
 
 from ipc_buffers import AllReduce, Collective
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class HostExchange:

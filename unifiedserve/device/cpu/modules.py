@@ -6,9 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from unifiedserve import _core
+from unifiedserve.device.cpu.dtypes import KERNEL_DTYPES
 from unifiedserve.device.cpu.matrix import Matrix
 from unifiedserve.device.cpu.panels import fits_panels
-from unifiedserve.device.cpu.processor import KERNEL_DTYPES, thread_pool
+from unifiedserve.device.cpu.processor import thread_pool
 
 Step = Literal["none", "silu", "plus", "times"]
 

@@ -1,5 +1,7 @@
 """Detect the processor's instruction sets, and set the threads of the kernels."""
 
+from __future__ import annotations
+
 import platform
 import threading
 from functools import cache
@@ -10,7 +12,7 @@ import torch
 from unifiedserve import _core
 
 #: what the kernels know, of weights, activations and the cache
-KERNEL_DTYPES = frozenset({torch.float32, torch.bfloat16})
+KERNEL_DTYPES = frozenset({"float32", "bfloat16"})
 
 _CPUINFO = Path("/proc/cpuinfo")
 

@@ -1,5 +1,7 @@
 """Share the cores between workers: by priority, and decode with half of them while others have work."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Collection
 

@@ -5,6 +5,8 @@ for each caller) and the pools of our kernels. Of the whole process are: the num
 have not computed yet, and the choice of kernels. Torch's operators and our kernels release the interpreter's lock.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext

@@ -12,9 +12,10 @@ from torch import Tensor
 from unifiedserve import _core
 from unifiedserve.device.base import Layer, LinearWeights, SequenceGroup
 from unifiedserve.device.cpu import linear as products
+from unifiedserve.device.cpu.dtypes import KERNEL_DTYPES
 from unifiedserve.device.cpu.matrix import Matrix
 from unifiedserve.device.cpu.modules import PanelLinear, packs
-from unifiedserve.device.cpu.processor import KERNEL_DTYPES, thread_pool
+from unifiedserve.device.cpu.processor import thread_pool
 from unifiedserve.errors import ConfigError
 
 

@@ -1,12 +1,17 @@
 """Keep the rows of running sequences on a GPU: what a step of decode needs of each, kept from step to step."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from unifiedserve.device.base import DecodeRow, Device
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 #: length of a row without a sequence
 EMPTY = -1

@@ -1,12 +1,11 @@
 """Run a GPU as a device. Its memory is shared by CUDA IPC (`ipc_buffers`); torch is asked in workers only."""
 
+from __future__ import annotations
+
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
-from torch.nn import functional
-from torch.utils.dlpack import from_dlpack
 
 from ipc_buffers import Memory, free_bytes
 from unifiedserve.config import AttentionBackend, DeviceName, EngineConfig
@@ -20,6 +19,9 @@ from unifiedserve.device.cuda.support import DTYPES, gpu_of, multiplies_bfloat16
 from unifiedserve.device.cuda.unseen import decode_bytes, decoders_bytes, nvdec_units
 from unifiedserve.device.llama import is_llama_like
 from unifiedserve.errors import ConfigError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class CudaDevice:
@@ -40,8 +42,12 @@ class CudaDevice:
         self._coded_cache = config.memory.kv_cache_dtype == "int8"
         self._decodes_videos = config.media.video_decoder == "flashcodec" and config.media.decode_on != "cpu"
         self._video_threads = config.machine.vision_threads
-        self.torch = torch.device(self.place)
         self.sharing: Sharing = TimeSlices() if config.machine.share == "none" else Mps(config)
+
+    @cached_property
+    def torch(self) -> torch.device:
+        """Return what torch calls it."""
+        return torch.device(self.place)
 
     @cached_property
     def kernels(self) -> Kernels:
@@ -57,7 +63,7 @@ class CudaDevice:
             self,
             attention,
             TritonPointwise(),
-            linear if self._batch_invariant else functional.linear,
+            linear if self._batch_invariant else torch.nn.functional.linear,
             lambda: CudaStream(self.torch),
             batch_invariant=self._batch_invariant,
         )
@@ -65,7 +71,7 @@ class CudaDevice:
     def place_of(self, gpu: int) -> str:
         return f"cuda:{gpu}"
 
-    def at(self, place: str) -> "CudaDevice":
+    def at(self, place: str) -> CudaDevice:
         if place == self.place:
             return self
         other = CudaDevice(self._config, place)
@@ -110,7 +116,7 @@ class CudaDevice:
 
     def divides(self, text: Any, dtype: str) -> bool:
         """Tell whether kernels run a text config's layers; NCCL sums up their parts, one on each GPU."""
-        return getattr(torch, dtype) in DTYPES and is_llama_like(text)
+        return dtype in DTYPES and is_llama_like(text)
 
     def place_of_rank(self, place: str, rank: int) -> str:
         """Return the place of the rank's own GPU: those of a worker's ranks have consecutive numbers."""
@@ -130,7 +136,7 @@ class CudaDevice:
         return None
 
     def view(self, memory: Memory) -> Tensor:
-        return from_dlpack(memory)
+        return torch.utils.dlpack.from_dlpack(memory)
 
     def side_queue(self) -> SideQueue:
         return CudaStream(self.torch, NORMAL)
@@ -140,7 +146,7 @@ class CudaDevice:
         return (host if host.is_cuda else host.pin_memory()).to(self.torch, non_blocking=True)
 
     def adopt(self, frames: Any) -> Tensor:
-        return from_dlpack(frames)
+        return torch.utils.dlpack.from_dlpack(frames)
 
     def fence(self) -> None:
         torch.cuda.current_stream(self.torch).synchronize()

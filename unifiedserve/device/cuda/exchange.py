@@ -3,18 +3,22 @@
 NCCL orders what a communicator does on several streams, and what is recorded in CUDA graphs, as it was issued.
 """
 
+from __future__ import annotations
+
 import os
 import socket
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
-from torch import Tensor
 
 from ipc_buffers import Collective
 from unifiedserve.device.base import Exchanges, Meeting
 from unifiedserve.errors import ConfigError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _HERE = "127.0.0.1"
 _INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")  # over which ranks find each other: all are on one machine

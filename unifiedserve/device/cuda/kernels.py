@@ -18,6 +18,8 @@ from unifiedserve.device.llama import fits
 from unifiedserve.device.operators import Attention, Multiply, Pointwise
 from unifiedserve.errors import ConfigError
 
+_DTYPES = frozenset(getattr(torch, name) for name in DTYPES)
+
 _log = logging.getLogger(__name__)
 
 
@@ -48,7 +50,7 @@ class CudaKernels:
 
         Raises ConfigError for another one if products are to be the same for any number of rows.
         """
-        if fits(language_model, dtype, DTYPES):
+        if fits(language_model, dtype, _DTYPES):
             kernels = self._attention, self._pointwise, self._multiply
             return CudaDecoder(language_model, self._device, *kernels, exchange)
         if self._batch_invariant:

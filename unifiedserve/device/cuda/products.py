@@ -5,14 +5,18 @@ With a part of a GPU's multiprocessors, libraries get many of them wrong. On an 
 sglang-omni's documentation says so of static partitions of an H200.
 """
 
+from __future__ import annotations
+
 import os
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
-from torch.nn import functional
 
 from unifiedserve.device.cuda.sharing import THREADS
 from unifiedserve.errors import ConfigError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 #: rows, as in steps of decode and chunks of prompts
 ROWS = (1, 17, 48, 64, 128, 512)
@@ -24,15 +28,18 @@ COMPARED = 128
 TOLERANCE = 2e-2
 
 
-def check_products(device: torch.device, dtype: torch.dtype = torch.bfloat16) -> None:
-    """Multiply whole numbers as layers do, and compare with the host. Raises ConfigError if a result differs."""
+def check_products(device: torch.device, dtype: torch.dtype | None = None) -> None:
+    """Multiply whole numbers as layers do, in bfloat16 unless told, and compare with the host.
+
+    Raises ConfigError if a result differs.
+    """
     generator = torch.Generator().manual_seed(0)
     for columns, inner in WEIGHTS:
         weight = _numbers(columns, inner, 5, generator)
-        there = weight.to(device, dtype)
+        there = weight.to(device, dtype or torch.bfloat16)
         for rows in ROWS:
             left = _numbers(rows, inner, 7, generator)
-            error = _error(functional.linear(left.to(device, dtype), there), left, weight)
+            error = _error(torch.nn.functional.linear(left.to(device, there.dtype), there), left, weight)
             if not error <= TOLERANCE:
                 raise ConfigError(_wrong(f"{rows}x{inner} by {inner}x{columns}", error))
 

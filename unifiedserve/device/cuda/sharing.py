@@ -1,5 +1,7 @@
 """Share a GPU between workers: at once, as clients of an MPS daemon of the engine's own, or in turn."""
 
+from __future__ import annotations
+
 import logging
 import os
 from collections.abc import Callable, Collection

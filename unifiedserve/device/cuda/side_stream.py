@@ -1,13 +1,17 @@
 """Wrap a stream of CUDA as a `SideStream` and a `SideQueue`."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
-from torch import Tensor
 
 from unifiedserve.device.base import DecodeStep, Mark, Pending
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 T = TypeVar("T")
 

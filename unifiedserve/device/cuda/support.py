@@ -3,6 +3,8 @@
 It finds out as far as can be known.
 """
 
+from __future__ import annotations
+
 import glob
 import importlib.util
 import os
@@ -15,7 +17,7 @@ from unifiedserve.device.cuda.mps_daemon import LOGS, PIPES
 from unifiedserve.errors import ConfigError
 
 #: what the pointwise kernels know
-DTYPES = frozenset({torch.float32, torch.bfloat16, torch.float16})
+DTYPES = frozenset({"float32", "bfloat16", "float16"})
 OLDEST = (7, 5)  # compute capability: torch's builds for CUDA 13 know none before Turing
 OLDEST_FOR_BFLOAT16 = (8, 0)
 _FILES = ("/dev/nvidia*", "/dev/nvidia-caps/*")

@@ -1,15 +1,20 @@
 """Plan an attention step: which program takes which queries and which of their keys."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from unifiedserve.attention.base import CrossSpan, RaggedBatch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 #: rows of a tile, one for each token and head, of a sequence with one new token: the least that a product takes
 SINGLE_ROWS = 16
@@ -22,7 +27,7 @@ PART_KEYS = 256
 ALIGNED = 4
 
 Ints = npt.NDArray[np.integer]
-Upload = Callable[[Tensor], Tensor]  # of a host tensor, to where the kernels compute
+Upload: TypeAlias = "Callable[[Tensor], Tensor]"  # of a host tensor, to where the kernels compute
 
 
 @dataclass(frozen=True)
@@ -107,7 +112,7 @@ class AttentionPlan:
         part_keys: int = PART_KEYS,
         *,
         in_order: bool = False,
-    ) -> "AttentionPlan":
+    ) -> AttentionPlan:
         """Plan self-attention of a batch, whose arrays are in host memory; sequences may have no rows in it."""
         rows, kv_lens = batch.qo_indptr.numpy(), batch.kv_lens.numpy()
         counts = np.diff(rows)
@@ -129,7 +134,7 @@ class AttentionPlan:
         scratch: Tensor | None = None,
         *,
         in_order: bool = False,
-    ) -> "AttentionPlan":
+    ) -> AttentionPlan:
         """Plan one new token a row, the last of `lengths` int32 [R]. Only their device works.
 
         table: int32 [R, P], contiguous. Each row has programs for all parts of `context` tokens, of which those beyond
@@ -166,9 +171,7 @@ class AttentionPlan:
         )
 
     @staticmethod
-    def of_spans(
-        spans: Sequence[CrossSpan], groups: int, upload: Upload, tile_rows: int = TILE_ROWS
-    ) -> "AttentionPlan":
+    def of_spans(spans: Sequence[CrossSpan], groups: int, upload: Upload, tile_rows: int = TILE_ROWS) -> AttentionPlan:
         """Plan cross-attention: each span is a sequence all of whose keys are seen, and each key is a page."""
         counts = np.array([span.last - span.first for span in spans])
         lengths = np.array([len(span.rows) for span in spans])

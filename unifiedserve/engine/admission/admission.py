@@ -24,7 +24,7 @@ from unifiedserve.messages.api import GenerateRequest
 from unifiedserve.messages.pages import Window
 from unifiedserve.messages.sampling_params import ParamError, SamplingParams
 from unifiedserve.messages.seen import RequestPages, SeenMedium
-from unifiedserve.models.base import ExpandedPrompt, MediaPlan, Processor, PromptError
+from unifiedserve.models.processor import ExpandedPrompt, MediaPlan, Processor, PromptError
 from unifiedserve.reading.readers import Cancellation, ReadHere, Reading
 from unifiedserve.sampling.grammar import GrammarError, tokenizer_json
 from unifiedserve.scheduling import Outlook, Work

@@ -9,7 +9,7 @@ from unifiedserve.engine.admission.media import MediaInfo
 from unifiedserve.errors import RequestError
 from unifiedserve.messages.api import GenerateRequest
 from unifiedserve.messages.sampling_params import SamplingParams
-from unifiedserve.models.base import ExpandedPrompt, MediaPlan, Processor, VideoInfo
+from unifiedserve.models.processor import ExpandedPrompt, MediaPlan, Processor, VideoInfo
 from unifiedserve.models.text import TooLongError
 
 

@@ -8,7 +8,7 @@ from unifiedserve.engine.admission.media import MediaInfo, media_name
 from unifiedserve.engine.admission.workload import Workload
 from unifiedserve.errors import RequestError
 from unifiedserve.messages.api import MediaInput
-from unifiedserve.models.base import MediaPlan, VideoInfo
+from unifiedserve.models.processor import MediaPlan, VideoInfo
 from unifiedserve.reading.faults import fault
 
 _MOST_A_PIXEL = 3e-9  # seconds of a core for a picture's pixel: more than any codec takes by FlashCodec's cost model

@@ -16,9 +16,10 @@ from collections.abc import Callable, Collection
 import msgspec
 from cachetools import LRUCache
 
+from unifiedserve.environment import environment_without_secrets
 from unifiedserve.parents_end import end_with_parent
 from unifiedserve.sampling.grammar import GrammarError, Grammars
-from unifiedserve.sandbox import code_paths, environment_without_secrets, give_up
+from unifiedserve.sandbox import code_paths, give_up
 from unifiedserve.stopped import killed_if_stopped
 
 CPU_SECONDS = 0.5

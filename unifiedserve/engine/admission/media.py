@@ -10,7 +10,7 @@ import flashcodec
 from unifiedserve.errors import RequestError
 from unifiedserve.messages.api import MediaInput
 from unifiedserve.messages.media import Source
-from unifiedserve.models.base import MediaPlan, Processor, PromptError, VideoInfo
+from unifiedserve.models.processor import MediaPlan, Processor, PromptError, VideoInfo
 from unifiedserve.reading.faults import fault
 from unifiedserve.reading.jobs import ImageHead, VideoHead
 from unifiedserve.reading.readers import Cancellation, Reading

@@ -9,7 +9,7 @@ import flashcodec
 from unifiedserve.engine.admission.media import MediaInfo
 from unifiedserve.messages.api import MediaInput
 from unifiedserve.messages.media import DecodingWork, Source
-from unifiedserve.models.base import ExpandedPrompt, MediaPlan, Processor, VideoInfo
+from unifiedserve.models.processor import ExpandedPrompt, MediaPlan, Processor, VideoInfo
 from unifiedserve.reading.jobs import VideoWork
 from unifiedserve.reading.readers import Cancellation, Reading
 from unifiedserve.scheduling import Outlook, Work, affordable_frames

@@ -20,7 +20,7 @@ from unifiedserve.messages.media import ExpandedPrompt
 from unifiedserve.messages.pages import Window
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.seen import RequestPages
-from unifiedserve.models.base import Processor
+from unifiedserve.models.processor import Processor
 from unifiedserve.scheduling.vision import BufferPages, patch_window_of, total_of
 
 _POOLS = ("patch", "visual")

@@ -19,7 +19,7 @@ from unifiedserve.memory.shared import EngineLayout
 from unifiedserve.messages.api import GenerateRequest, TokenLogprob
 from unifiedserve.messages.seen import RequestPlan
 from unifiedserve.messages.wire import MediaSource
-from unifiedserve.models.base import Processor
+from unifiedserve.models.processor import Processor
 from unifiedserve.reading.readers import Cancellation, Reading
 from unifiedserve.scheduling import Outlook
 

@@ -6,13 +6,9 @@ Its models without images and Gemma 2 are included.
 from pathlib import Path
 from typing import Any, ClassVar
 
-import torch
-from torch import Tensor
-
 from flashcodec import RGBLayout
 from unifiedserve.messages.media import MediaOptions, MediaPlan
-from unifiedserve.models.base import LanguageAdapter
-from unifiedserve.models.pictures import PictureAdapter, PictureProcessor, check_side, interpolation_of, square_side
+from unifiedserve.models.pictures import PictureProcessor, check_side, interpolation_of, square_side
 
 
 class Gemma3Processor(PictureProcessor):
@@ -46,14 +42,3 @@ class Gemma3Processor(PictureProcessor):
             patches_per_unit=self.side,
             tokens_per_unit=self.config.mm_tokens_per_image,
         )
-
-
-class Gemma3Adapter(PictureAdapter):
-    whole_runs: ClassVar[bool] = True
-
-
-class Gemma3TextAdapter(LanguageAdapter):
-    @torch.inference_mode()
-    def logits(self, hidden: Tensor) -> Tensor:
-        logits, cap = super().logits(hidden), self.config.final_logit_softcapping
-        return logits if cap is None else logits.div_(cap).tanh_().mul_(cap)

@@ -8,12 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-import torch
-from torch import Tensor
-
 from unifiedserve.messages.layouts import View, Views
 from unifiedserve.messages.media import ExpandedPrompt, MediaKind, MediaOptions, MediaPlan
-from unifiedserve.models.pictures import PictureAdapter, PictureProcessor, Units, check_side, filter_of
+from unifiedserve.models.pictures import PictureProcessor, check_side, filter_of
 from unifiedserve.models.processor_rules import Rules
 from unifiedserve.models.text import NO_LIMIT
 
@@ -93,16 +90,6 @@ class Idefics3Processor(PictureProcessor):
             tokens_per_unit=self._tokens_per_tile,
             **more,
         )
-
-
-class Idefics3Adapter(PictureAdapter):
-    def features(self, pixels: Tensor, units: Units) -> Tensor:
-        model = self.model.model
-        side = pixels.shape[-1] // self.config.vision_config.patch_size
-        whole = torch.ones(len(pixels), side, side, dtype=torch.bool, device=pixels.device)
-        hidden = model.vision_model(pixel_values=pixels, patch_attention_mask=whole).last_hidden_state
-        features: Tensor = model.connector(hidden)
-        return features.flatten(0, 1)
 
 
 def tile_side(rules: Rules) -> int:

@@ -1,20 +1,15 @@
 """Adapt LLaVA-NeXT: an image whole and in tiles. These have that of several resolutions which suits it best."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
-
-import torch
-from torch import Tensor
 
 from flashcodec import TileLayout
 from unifiedserve.errors import ConfigError
 from unifiedserve.messages.media import MediaOptions, MediaPlan
 from unifiedserve.models.pictures import (
-    PictureAdapter,
     PictureProcessor,
-    Units,
     check_picture_tokens,
     check_side,
     interpolation_of,
@@ -74,17 +69,6 @@ class LlavaNextProcessor(PictureProcessor):
             return rows - (rows - filled) // 2 * 2, columns
         filled = int(round(width * (rows / height), 7))
         return rows, columns - (columns - filled) // 2 * 2
-
-
-class LlavaNextAdapter(PictureAdapter):
-    def features(self, pixels: Tensor, units: Units) -> Tensor:
-        return torch.cat(list(self.image_features(pixels, units)))
-
-    def image_features(self, pixels: Tensor, units: Units) -> Sequence[Tensor]:
-        """Return visual tokens [m, hidden] for each of `units`, all of images."""
-        sizes = torch.tensor([plan.source for plan, _ in units])
-        features: Sequence[Tensor] = self.model.model.get_image_features(pixels, sizes).pooler_output
-        return features
 
 
 def _check(model_dir: Path, processor: LlavaNextProcessor) -> None:

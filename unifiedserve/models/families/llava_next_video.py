@@ -1,18 +1,12 @@
 """Adapt LLaVA-NeXT-Video: images as LLaVA-NeXT; a frame of a video is one picture, whose features are pooled."""
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-import torch
-from torch import Tensor
-
 from unifiedserve.messages.media import MediaOptions, MediaPlan, VideoInfo
-from unifiedserve.models.families.llava_next import LlavaNextAdapter, LlavaNextProcessor
+from unifiedserve.models.families.llava_next import LlavaNextProcessor
 from unifiedserve.models.frame_sampling import check_sampling, evenly, frame_count
-from unifiedserve.models.pictures import Units, WholePicture, check_side
-
-Encode = Callable[[Tensor, Units], Sequence[Tensor]]
+from unifiedserve.models.pictures import WholePicture, check_side
 
 
 class LlavaNextVideoProcessor(LlavaNextProcessor):
@@ -46,27 +40,3 @@ class LlavaNextVideoProcessor(LlavaNextProcessor):
 
     def tail_tokens(self) -> int:
         return 0
-
-
-class LlavaNextVideoAdapter(LlavaNextAdapter):
-    def features(self, pixels: Tensor, units: Units) -> Tensor:
-        """Return visual tokens; those of units that are encoded in one way come of one pass."""
-        side = pixels.shape[-1]
-        pictures = torch.split(pixels, [count * plan.patches_per_unit // side for plan, count in units])
-        tokens: dict[int, Tensor] = {}
-        ways = [self.way(plan) for plan, _ in units]
-        for way in dict.fromkeys(ways):
-            chosen = [i for i, own in enumerate(ways) if own == way]
-            found = way(torch.cat([pictures[i] for i in chosen]), [units[i] for i in chosen])
-            tokens.update(zip(chosen, found, strict=True))
-        return torch.cat([tokens[i] for i in range(len(units))])
-
-    def way(self, plan: MediaPlan) -> Encode:
-        """Return what encodes media of such a plan."""
-        return self.image_features if plan.kind == "image" else self.video_features
-
-    def video_features(self, pixels: Tensor, units: Units) -> Sequence[Tensor]:
-        """Return visual tokens [m, hidden] for each of `units`, all of videos."""
-        tokens = [count * plan.tokens_per_unit for plan, count in units]
-        features: Tensor = self.model.model.get_video_features(pixels[None]).pooler_output[0]
-        return torch.split(features[: sum(tokens)], tokens)

@@ -5,15 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-import torch
-from torch import Tensor
-
-from flashcodec import TileLayout
 from unifiedserve.errors import ConfigError
 from unifiedserve.messages.media import MediaPlan
-from unifiedserve.models.families.llava_next_video import Encode, LlavaNextVideoAdapter, LlavaNextVideoProcessor
+from unifiedserve.models.families.llava_next_video import LlavaNextVideoProcessor
 from unifiedserve.models.frame_sampling import DEFAULT_FRAMES
-from unifiedserve.models.pictures import Units, WholePicture, mean_colour
+from unifiedserve.models.pictures import WholePicture, mean_colour
 
 LIMIT = "anyres_max_"  # a number follows: how many tiles' features an image may have
 TOLERATED = 1.1  # factor by which an image's sides may exceed the limit
@@ -58,20 +54,3 @@ class LlavaOnevisionProcessor(LlavaNextVideoProcessor):
 
     def tail_tokens(self) -> int:
         return 1
-
-
-class LlavaOnevisionAdapter(LlavaNextVideoAdapter):
-    def way(self, plan: MediaPlan) -> Encode:
-        return super().way(plan) if plan.kind == "video" or isinstance(plan.layout, TileLayout) else self.whole_features
-
-    def whole_features(self, pixels: Tensor, units: Units) -> Sequence[Tensor]:
-        """Return visual tokens [m, hidden] for each of `units`, all of images among others."""
-        sizes = torch.tensor([plan.source for plan, _ in units])
-        several = torch.tensor([max(2, len(units))])  # that they are of one conversation is all that counts
-        found = self.model.model.get_image_features(pixels, sizes, batch_num_images=several)
-        features: Sequence[Tensor] = found.pooler_output
-        return features
-
-    def tail(self, plan: MediaPlan) -> Tensor:
-        newline: Tensor = self.model.model.image_newline
-        return newline[None]

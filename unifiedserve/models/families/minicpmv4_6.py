@@ -8,13 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-import torch
-from torch import Tensor
-
 from unifiedserve.messages.layouts import View, Views
 from unifiedserve.messages.media import MediaKind, MediaOptions, MediaPlan, VideoInfo
 from unifiedserve.models.families.minicpm_rules import Size, divisible, fitted, sample, slices
-from unifiedserve.models.pictures import PictureAdapter, PictureProcessor, Units, filter_of
+from unifiedserve.models.pictures import PictureProcessor, filter_of
 from unifiedserve.models.processor_rules import Rules
 
 SLICES = frozenset({"max_slice_nums", "scale_resolution", "patch_size", "slice_mode", "downsample_mode"})
@@ -88,25 +85,6 @@ class MiniCPMProcessor(PictureProcessor):
             patches_per_unit=pixels // self.side**2,
             tokens_per_unit=pixels // step**2,
         )
-
-
-class MiniCPMAdapter(PictureAdapter):
-    @torch.inference_mode()
-    def encode(self, patches: Tensor, units: Units) -> Tensor:
-        side = self.config.vision_config.patch_size
-        pictures, sizes, pixels = [], [], patches.flatten()
-        for plan, count in units:
-            mean, deviation = self._normalisation[plan.kind]
-            for height, width in part_sizes(plan) * count:
-                picture, pixels = pixels[: 3 * height * width], pixels[3 * height * width :]
-                values = picture.view(3, height, width).float().sub_(mean).div_(deviation)
-                rows = values.view(3, height // side, side, width // side, side)
-                pictures.append(rows.permute(0, 2, 1, 3, 4).reshape(3, side, -1))
-                sizes.append((height // side, width // side))
-        packed = torch.cat(pictures, dim=-1)[None].to(self.dtype)
-        grids = self.device.upload(torch.tensor(sizes, dtype=torch.int32))
-        features = self.model.model.get_image_features(packed, grids).pooler_output
-        return torch.cat(list(features))
 
 
 def part_sizes(plan: MediaPlan) -> list[Size]:

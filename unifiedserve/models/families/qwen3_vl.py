@@ -7,13 +7,10 @@ from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
-import torch
-from torch import Tensor
 
 from unifiedserve.messages.media import ALL_FRAMES, MediaOptions, MediaPlan, VideoInfo
 from unifiedserve.models.families.qwen2_5_vl.processor import Qwen25VLProcessor, patch_plan
 from unifiedserve.models.families.qwen2_5_vl.rules import MediaRules, check_shape, resized
-from unifiedserve.models.families.qwen2_vl import Qwen2VLAdapter
 from unifiedserve.models.frame_sampling import known_fps
 from unifiedserve.models.processor_defaults import QWEN3_VIDEOS
 
@@ -50,21 +47,6 @@ class Qwen3VLProcessor(Qwen25VLProcessor):
         times += times[-1:] * (units * group - len(times))
         middles = tuple((times[i] + times[i + group - 1]) / 2 for i in range(0, len(times), group))
         return msgspec.structs.replace(plan, timestamps=middles)
-
-
-class Qwen3VLAdapter(Qwen2VLAdapter):
-    video_defaults: ClassVar[Mapping[str, Any]] = QWEN3_VIDEOS
-
-    def layer_inputs(self, embeds: Tensor) -> dict[str, Any]:
-        first, *levels = torch.split(embeds[None], self.config.text_config.hidden_size, dim=2)
-        if not levels:
-            return {"inputs_embeds": first}
-        everywhere = torch.ones(first.shape[:2], dtype=torch.bool, device=first.device)
-        return {
-            "inputs_embeds": first,
-            "visual_pos_masks": everywhere,
-            "deepstack_visual_embeds": [level[0] for level in levels],
-        }
 
 
 def sample_frames(rules: MediaRules, video: VideoInfo, options: MediaOptions) -> tuple[int, ...]:

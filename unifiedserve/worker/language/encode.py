@@ -7,7 +7,7 @@ import torch
 
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.wire import Embeddings, Patches, Room
-from unifiedserve.models.base import LanguageAdapter
+from unifiedserve.models.adapter import LanguageAdapter
 from unifiedserve.scheduling import EncodeWork
 from unifiedserve.worker.cache_log import CacheLog
 from unifiedserve.worker.language.patch_pages import PatchPages

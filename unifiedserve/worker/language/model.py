@@ -8,7 +8,7 @@ from torch import Tensor
 
 from unifiedserve.attention import CrossSpan, RaggedBatch, Span
 from unifiedserve.memory.kv_cache import KVCache
-from unifiedserve.models.base import LanguageAdapter
+from unifiedserve.models.adapter import LanguageAdapter
 
 
 @dataclass(slots=True)

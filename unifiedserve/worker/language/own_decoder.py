@@ -2,8 +2,8 @@
 
 from unifiedserve.device import Decoder
 from unifiedserve.memory.kv_cache import KVPages
-from unifiedserve.models.base import LanguageAdapter
-from unifiedserve.models.rope import context_length
+from unifiedserve.models.adapter import LanguageAdapter
+from unifiedserve.models.context_length import context_length
 from unifiedserve.placement import Stage
 from unifiedserve.worker.spec import WorkerSpec
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from unifiedserve.messages.api import TokenLogprob
 from unifiedserve.messages.wire import PrefillRequest, PromptLogprobs, PromptVector
-from unifiedserve.models.base import LanguageAdapter
+from unifiedserve.models.adapter import LanguageAdapter
 from unifiedserve.worker.language.staged_prompt import StagedPrompt
 
 _ROWS = 64  # logits of a whole chunk, or what is said of them in one message, might be too large

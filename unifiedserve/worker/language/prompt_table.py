@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator
 from unifiedserve.memory.kv_cache import KVCache
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.wire import PrefillRequest
-from unifiedserve.models.base import LanguageAdapter
+from unifiedserve.models.adapter import LanguageAdapter
 from unifiedserve.placement import ENGINE
 from unifiedserve.scheduling.turn import Shape, UnitShape
 from unifiedserve.worker.language.held import Held

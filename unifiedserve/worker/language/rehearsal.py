@@ -12,7 +12,7 @@ import torch
 from unifiedserve.messages.media import MediaPlan
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.wire import Rehearse, Rehearsed
-from unifiedserve.models.rope import context_length
+from unifiedserve.models.context_length import context_length
 from unifiedserve.placement import Network, Stage, networks_of
 from unifiedserve.sampling.sample import sample
 from unifiedserve.scheduling import Budget, heavy_within_share, largest_share

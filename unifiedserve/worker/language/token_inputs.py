@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from unifiedserve.messages.wire import PrefillRequest
-from unifiedserve.models.base import LanguageAdapter
+from unifiedserve.models.adapter import LanguageAdapter
 from unifiedserve.models.scopes import Scope, rows_from
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from unifiedserve.device import CPU, Device
 from unifiedserve.messages.media import MediaPlan
-from unifiedserve.models.base import LanguageAdapter
+from unifiedserve.models.adapter import LanguageAdapter
 from unifiedserve.models.families.qwen2_5_vl.rules import read_rules
 from unifiedserve.models.families.qwen2_5_vl.vision_tower import VisionTower
 from unifiedserve.models.processor_defaults import QWEN2_VIDEOS

@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 
 from flashcodec import PatchLayout
 from unifiedserve.messages.media import MediaKind, MediaOptions, MediaPlan, PromptError, VideoInfo
-from unifiedserve.models.base import Processor
 from unifiedserve.models.families.qwen2_5_vl.rules import (
     IMAGE_PROCESSORS,
     MediaRules,
@@ -17,6 +16,7 @@ from unifiedserve.models.families.qwen2_5_vl.rules import (
     sample_frames,
 )
 from unifiedserve.models.frame_sampling import known_fps
+from unifiedserve.models.processor import Processor
 from unifiedserve.models.processor_defaults import QWEN2_VIDEOS
 
 
@@ -30,7 +30,6 @@ class Qwen25VLProcessor(Processor):
         for rules in files:
             check_patches(rules, config.vision_config)
         self.image_rules, self.video_rules = map(MediaRules.read, files)
-        self.normalisation = {"image": self.image_rules.normalisation(), "video": self.video_rules.normalisation()}
         self.visual_ids = {"image": config.image_token_id, "video": config.video_token_id}
         self.placeholders = {kind: self.tokenizer.decode([token]) for kind, token in self.visual_ids.items()}
         self.patch_row_bytes = self.image_rules.row_bytes

@@ -4,22 +4,26 @@ They equal those of transformers' Qwen2VLImageProcessor and Qwen2VLVideoProcesso
 without torchvision. Where those fail, the rules here go on: see `sample_frames`.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
-import torch
 from msgspec import Meta
 
 from unifiedserve.errors import ConfigError
 from unifiedserve.messages.media import ALL_FRAMES, MediaOptions, PromptError, VideoInfo
-from unifiedserve.models.frame_sampling import check_sampling, known_fps
-from unifiedserve.models.normalisation import normalisation, normalisation_of
+from unifiedserve.models.frame_sampling import check_sampling, known_fps, spread
+from unifiedserve.models.normalisation import moments_of, normalisation
 from unifiedserve.models.pictures import interpolation_of
 from unifiedserve.models.processor_defaults import CLIP_MEAN, CLIP_STD, QWEN2_VIDEOS, QWEN_IMAGES
 from unifiedserve.models.processor_rules import Rules, image_file, raw_rules, video_rules
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 MAX_ASPECT_RATIO = 200
 DEFAULT_FPS = 2.0  # what qwen-vl-utils takes, for checkpoints that leave sampling to the caller
@@ -61,11 +65,11 @@ class MediaRules(msgspec.Struct, frozen=True):
     max_video_tokens: int = 128000
 
     @staticmethod
-    def read(rules: Rules) -> "MediaRules":
+    def read(rules: Rules) -> MediaRules:
         """Take what is followed here of a processor's rules; raises ConfigError for what cannot be."""
         rules.check(SAMPLING_FIELDS | BUDGET_FIELDS | LIMITS.keys() | PATCH_FIELDS.keys())
         rules.require("do_resize", True)
-        normalisation_of(rules)
+        moments_of(rules)
         values = {**rules.values, **_limits(rules), "interpolation": interpolation_of(rules)}
         known = {name: value for name, value in values.items() if name in MediaRules.__struct_fields__}
         try:
@@ -77,7 +81,7 @@ class MediaRules(msgspec.Struct, frozen=True):
     def row_bytes(self) -> int:
         return 3 * self.temporal_patch_size * self.patch_size**2
 
-    def normalisation(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def normalisation(self) -> tuple[Tensor, Tensor]:
         """Return float32 mean and deviation of uint8 values, one of each a row element."""
         moments = (self.image_mean, self.image_std) if self.do_normalize else (None, None)
         mean, deviation = normalisation(self.rescale_factor if self.do_rescale else None, *moments)
@@ -172,9 +176,7 @@ def sample_frames(rules: MediaRules, video: VideoInfo, options: MediaOptions) ->
         limit = min(options.max_frames or total, total)
         count = min(round(num_frames / group), limit // group) * group
     count = max(count, 1)
-    # float32, as transformers computes them; rounding may add an index past the end, which is cut off
-    indices: list[int] = torch.arange(0, total, total / count).int().tolist()
-    return tuple(indices[:count])
+    return spread(total, count, 0)
 
 
 def frame_size(rules: MediaRules, height: int, width: int, num_frames: int, options: MediaOptions) -> tuple[int, int]:
