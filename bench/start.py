@@ -32,7 +32,7 @@ from unifiedserve.doctor.machine import describe_machine
 
 LOOK_SECONDS = 0.01
 LONGEST_START = 300.0  # seconds
-WITH_WEIGHTS = 64 << 20  # bytes of a checkpoint, from which weights are kept
+LONGEST_KEEPING = 60.0  # seconds
 FIGURES = ("ready, s", "first token, s", "processor, s")
 
 Figures = Mapping[str, float]
@@ -65,10 +65,11 @@ class Server(NamedTuple):
                 process.terminate()
                 process.wait()
 
-    def keep_weights(self, size: int) -> None:
-        """Start it once, and stop it when it has kept so many bytes of weights, if they are enough to be kept."""
+    def keep_weights(self) -> None:
+        """Start it once, and stop it when it has kept weights. Those that are small it may not keep."""
         with self.running():
-            while self.cache and size >= WITH_WEIGHTS and not list(self.cache.rglob("*.safetensors")):
+            end = time.monotonic() + LONGEST_KEEPING
+            while self.cache and time.monotonic() < end and not list(self.cache.rglob("*.safetensors")):
                 time.sleep(LOOK_SECONDS)
 
     def measure(self) -> Figures:
@@ -121,7 +122,6 @@ def main(
 ) -> None:
     """Time a server's start beside that of other servers."""
     console = Console()
-    size = sum(file.stat().st_size for file in Path(model).glob("*.safetensors")) if model else 0
     with tempfile.TemporaryDirectory() as folder:
         pythons = {"ours": sys.executable} | ({"other": against} if against else {})
         servers = {
@@ -131,7 +131,7 @@ def main(
         if gguf:
             servers["llama.cpp"] = Server([str(install_llamacpp.program(llamacpp, "llama-server")), "--model", gguf])
         for server in servers.values():
-            server.keep_weights(size)
+            server.keep_weights()
         found = [
             {name: server.measure() for name, server in servers.items()}
             for _ in track(range(rounds), "rounds", console=console)

@@ -84,7 +84,7 @@ class _Torch(ModuleType):
         """Import torch, unless it has been, and return it."""
         with self._importing:
             if self._real is None:
-                del sys.modules["torch"]
+                sys.modules.pop("torch", None)
                 import_torch()
                 self._real = sys.modules["torch"]
                 vars(self).update(vars(self._real))
