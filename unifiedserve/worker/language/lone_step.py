@@ -11,7 +11,7 @@ from unifiedserve.worker.language.sequence import Sequence
 
 _UNTIMED = 1  # step that faults pages in
 _FEWEST, _MOST = 2, 10  # steps that are timed
-_SECONDS = 0.4  # after which the fewest do, because the server's start waits for them
+_SECONDS = 0.2  # after which the fewest do, because the server's start waits for them
 
 
 def measure_lone_step(model: LanguageModel, decode: DecodeStage) -> float:
