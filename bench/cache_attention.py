@@ -73,7 +73,7 @@ def main(repetitions: Annotated[int, typer.Option(min=1)] = 7) -> None:
         for dtype in DTYPES:
             values, codes = compare(past, new, dtype, repetitions)
             row = f"{1e3 * values:.2f}", f"{1e3 * codes:.2f}", f"{codes / values:.2f}"
-            table.add_row(name, str(dtype).removeprefix("torch."), *row)
+            table.add_row(name, name_of(dtype), *row)
     Console().print(table)
 
 

@@ -24,6 +24,7 @@ from torch import multiprocessing
 
 from ipc_buffers import Arena, Collective
 from unifiedserve.doctor.machine import describe_machine
+from unifiedserve.memory.number_types import name_of
 
 SIZES = (8 << 10, 64 << 10, 1 << 20)  # bytes
 DTYPES = (torch.float32, torch.bfloat16)
@@ -44,7 +45,7 @@ class Rank:
     def measure(self, size: int, dtype: torch.dtype) -> dict[str, list[float]]:
         """Return the seconds that each way takes, again and again."""
         values = torch.randn(size // dtype.itemsize).to(dtype)
-        buffer, name = values.view(torch.uint8).numpy(), str(dtype).removeprefix("torch.")
+        buffer, name = values.view(torch.uint8).numpy(), name_of(dtype)
         target = torch.empty(size, dtype=torch.uint8)
         ways: dict[str, Callable[[], object]] = {
             "shared memory": lambda: self._collective.all_reduce(buffer, name),
@@ -77,7 +78,7 @@ def work(number: int, collective: str, arena: str, store: str, answers: Any) -> 
         for dtype in DTYPES:
             found = rank.measure(size, dtype)
             if number == 0:
-                answers.put((size, str(dtype).removeprefix("torch."), found))
+                answers.put((size, name_of(dtype), found))
     torch.distributed.destroy_process_group()
 
 

@@ -36,7 +36,7 @@ def make_adapter(checkpoint: Path, dtype: torch.dtype, device: Device = CPU, **g
     """Load a checkpoint as a server with the `given` options does."""
     name = f"test-models-{uuid.uuid4().hex[:12]}"
     config = load_config(checkpoint)
-    tensors = weight_source(EngineConfig.of(**given), checkpoint, config, device, str(dtype).removeprefix("torch."))
+    tensors = weight_source(EngineConfig.of(**given), checkpoint, config, device, name_of(dtype))
     memory = store_weights(tensors, name, dtype, device.place)
     try:
         return load_adapter(checkpoint, attach_weights(name, device), dtype, device)

@@ -37,7 +37,7 @@ def weights_of(checkpoint: Path, dtype: torch.dtype, part: RankPart, quantizatio
         checkpoint,
         load_config(checkpoint),
         CPU,
-        str(dtype).removeprefix("torch."),
+        name_of(dtype),
         part,
     )
     memory = store_weights(tensors, f"test-ranks-{uuid.uuid4().hex[:12]}", dtype, CPU.place)

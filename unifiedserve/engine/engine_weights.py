@@ -27,12 +27,12 @@ _WORTH_KEEPING = 4 * MIB  # of all memories
 
 
 class _Planned(NamedTuple):
-    """Describe a rank's weights in a memory: how they lie, those of which networks, near which NUMA node."""
+    """Describe a rank's weights in a memory: how they lie, what they are made from, near which NUMA node."""
 
     plan: MemoryPlan
-    kept: bool  # an earlier start has left them
     rank: int
-    networks: Collection[Network]
+    origin: Origin | None  # None: they are never kept
+    kept: bool  # an earlier start has left them
     node: int | None
 
 
@@ -68,26 +68,21 @@ class EngineWeights:
 
     def load(self) -> None:
         """Have the weights that were planned, near their ranks' cores. Raises ConfigError."""
-        new: list[list[Memory]] = [[] for _ in range(self._ranks)]
+        new: list[tuple[int, Memory]] = []
         for each in self._planned:
-            memory = self._find(each) if each.kept else None
+            memory = self._find(each)
             if memory is None:
                 with near_node(each.node):
                     memory = each.plan.create()
-                new[each.rank].append(memory)
+                new.append((each.rank, memory))
             self._memories.append(memory)
-        if any(new):
-            self._made().write(new)
-        self._maker = None
+        if new:
+            self._write(new)
 
     def load_again(self) -> None:
         """Write the weights again, while nobody reads them. Raises ConfigError if the checkpoint cannot be read."""
         self._memories = [_writable(memory) for memory in self._memories]
-        every: list[list[Memory]] = [[] for _ in range(self._ranks)]
-        for each, memory in zip(self._planned, self._memories, strict=True):
-            every[each.rank].append(memory)
-        self._made().write(every)
-        self._maker = None
+        self._write([(each.rank, memory) for each, memory in zip(self._planned, self._memories, strict=True)])
 
     def sum(self) -> list[int]:
         """Return a sum over the bytes of each host copy, for comparison."""
@@ -98,10 +93,11 @@ class EngineWeights:
 
         `sums` are those of `sum`.
         """
-        if not (self._may_keep and sum(each.plan.size for each in self._planned) >= _WORTH_KEEPING):
+        if not self._may_keep or sum(each.plan.size for each in self._planned) < _WORTH_KEEPING:
             return
         for each, memory, total in zip(self._planned, self._memories, sums, strict=True):
-            self._kept.keep(memory, total, self._origin(each.rank, each.networks))
+            if each.origin:
+                self._kept.keep(memory, total, each.origin)
 
     def free(self) -> None:
         """Remove all; safe to call twice."""
@@ -109,9 +105,15 @@ class EngineWeights:
         free(self._memories)
 
     def _plan(self, name: str, place: str, rank: int, networks: Collection[Network], node: int | None) -> _Planned:
-        kept = self._kept.plan(name, place, self._origin(rank, networks)) if self._may_keep else None
+        origin = self._origin(rank, networks) if self._may_keep else None
+        kept = self._kept.plan(name, place, origin) if origin else None
         plan = kept or self._made().plan(name, place, rank, networks)
-        return _Planned(plan, kept is not None, rank, networks, node)
+        return _Planned(plan, rank, origin, kept is not None, node)
+
+    def _write(self, memories: Collection[tuple[int, Memory]]) -> None:
+        """Make the weights of these ranks in these memories."""
+        self._made().write([[memory for own, memory in memories if own == rank] for rank in range(self._ranks)])
+        self._maker = None  # it keeps the checkpoint open
 
     def _made(self) -> WeightMaker:
         """Return what makes weights."""
@@ -123,7 +125,9 @@ class EngineWeights:
 
     def _find(self, planned: _Planned) -> Memory | None:
         """Return weights that an earlier start has kept: those of the file, or a copy near a node."""
-        plan, origin = planned.plan, self._origin(planned.rank, planned.networks)
+        plan, origin = planned.plan, planned.origin
+        if origin is None or not planned.kept:
+            return None
         if planned.node is None:
             return self._kept.map(plan, origin)
         kept = self._kept.map(plan._replace(name=f"{plan.name}-kept"), origin)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from unifiedserve.errors import ConfigError
+from unifiedserve.memory.number_types import name_of
 from unifiedserve.memory.part import part_of
 from unifiedserve.memory.tensors import Header, Load
 from unifiedserve.quantization.matrix import QuantizedMatrix
@@ -29,13 +30,13 @@ class Module(NamedTuple):
 
         Without shapes it is to be any matrix.
         """
-        expected = f"{' or '.join(map(_name, dtypes))} {' or '.join(map(str, shapes)) or 'of two dimensions'}"
+        expected = f"{' or '.join(map(name_of, dtypes))} {' or '.join(map(str, shapes)) or 'of two dimensions'}"
         if part not in self.tensors:
             raise ConfigError(f"{self.name}.{part} is missing; expected {expected}")
         header = self.tensors[part]
         fits = header.shape in shapes if shapes else len(header.shape) == 2
         if header.dtype not in dtypes or not fits:
-            raise ConfigError(f"{self.name}.{part} is {_name(header.dtype)} {header.shape}; expected {expected}")
+            raise ConfigError(f"{self.name}.{part} is {name_of(header.dtype)} {header.shape}; expected {expected}")
         return header
 
     def scheme(self, bits: int, inputs: int, group: int) -> Scheme:
@@ -120,7 +121,3 @@ def pattern(text: str) -> re.Pattern[str]:
         return re.compile(text)
     except re.error as error:
         raise ConfigError(f"quantization_config: {text!r} is no pattern of names: {error}") from error
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
