@@ -1,7 +1,9 @@
 """The modules that `transformers` lists of itself are those that it would list without our help."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 LISTS = """
 import hashlib
@@ -20,16 +22,20 @@ print(create_import_structure_from_path.__name__, lists.count("modeling_"), hash
 """
 
 
-def _listed(first: str) -> list[str]:
-    program = LISTS.format(first=first)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+OURS = "from unifiedserve.models.hub import load_transformers; load_transformers()"
+
+
+def _listed(first: str, cache: Path) -> list[str]:
+    program, environment = LISTS.format(first=first), os.environ | {"XDG_CACHE_HOME": str(cache)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
 
 
-def test_the_list_is_the_same() -> None:
-    function, *theirs = _listed("")
-    quick, *ours = _listed("from unifiedserve.models.hub import load_transformers; load_transformers()")
+def test_the_list_is_the_same(tmp_path: Path) -> None:
+    function, *theirs = _listed("", tmp_path)
+    quick, *ours = _listed(OURS, tmp_path)
     assert (function, quick) == ("create_import_structure_from_path", "listing_of_folder")
     assert ours == theirs
+    assert _listed(OURS, tmp_path) == [quick, *theirs], "as it is kept"
     assert int(ours[0]) > 100

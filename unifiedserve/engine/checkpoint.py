@@ -31,7 +31,7 @@ def load_checkpoint(config: EngineConfig) -> Checkpoint:
     zygote, options = shared_zygote(), config.checkpoint  # it imports while this process loads
     begin_step(f"finding the checkpoint of {options.model}" if options.model else "reading the bundled model")
     model_dir = _model_dir(options)
-    zygote.preload(model_dir)
+    zygote.preload(model_dir, options.dtype)
     with without_collections():
         sampling = sampling_defaults(model_dir, options)
         return Checkpoint(model_dir, load_processor(model_dir, _chat_template(options.chat_template)), sampling)

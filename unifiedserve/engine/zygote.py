@@ -128,10 +128,13 @@ class Zygote:
         self._thread = threading.Thread(target=run, name="zygote", daemon=True)
         self._thread.start()
 
-    def preload(self, model_dir: Path) -> None:
-        """Have it import what the workers of this checkpoint will need; returns at once."""
+    def preload(self, model_dir: Path, dtype: str) -> None:
+        """Have it import what the workers of this checkpoint will need; returns at once.
+
+        `dtype` is that of its activations, or "auto".
+        """
         with suppress(OSError):  # it is gone, as the next request for a worker will learn
-            self._send(Preload(str(model_dir.absolute())))
+            self._send(Preload(str(model_dir.absolute()), dtype))
 
     def start(
         self, spec: WorkerSpec, environment: dict[str, str] | None = None, nursery: socket.socket | None = None

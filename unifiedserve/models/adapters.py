@@ -35,9 +35,9 @@ def load_adapter(
 
 
 @cache
-def preload(model_dir: Path) -> None:
+def preload(model_dir: Path, dtype: torch.dtype) -> None:
     """Do once for a checkpoint what every `load_adapter` needs, and load nothing. Raises ConfigError as it does."""
     with without_collections():
         config = load_config(model_dir)
         family_class(FAMILIES[config.model_type].adapter)
-        rehearse_loading(config)
+        rehearse_loading(config, dtype)

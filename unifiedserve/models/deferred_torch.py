@@ -12,17 +12,22 @@ import importlib.util
 import sys
 import threading
 from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
+from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
 from unifiedserve.models.deferred_compiler import defer_compiler
+from unifiedserve.models.deferred_graphs import Graphs, are_known
+from unifiedserve.models.loaded_module import spec_of_loaded
+from unifiedserve.models.quick_registering import quicken_registering
 
 PARTS = (
     "torch._meta_registrations",  # for the compiler
+    "torch._native",  # kernels for GPUs: see device/cuda/device.py
     "torch.ao",
     "torch.export",
+    "torch.hub",
     "torch.masked",
     "torch.nn.intrinsic",
     "torch.nn.qat",
@@ -32,6 +37,7 @@ PARTS = (
     "torch.profiler",
     "torch.quantization",
     "torch.utils.data",
+    "torchgen.model",
 )
 
 
@@ -58,13 +64,20 @@ def import_torch() -> None:
         return
     parts = [_Part(name) for name in PARTS]
     sys.modules.update({part.__name__: part for part in parts})
+    graphs = Graphs() if are_known() else None
     try:
+        if graphs:
+            graphs.leave_out()
         importlib.import_module("torch")
-        importlib.import_module("torch._prims.rng_prims")  # which one of them imports, and no Generator works before
+        if not graphs:
+            importlib.import_module("torch._prims.rng_prims")  # one of the parts imports it, and generators need it
     finally:
         for part in parts:
             part.step_back()
     defer_compiler()
+    if graphs:
+        graphs.watch()
+    quicken_registering()
 
 
 class _Torch(ModuleType):
@@ -98,26 +111,7 @@ class _Finder(MetaPathFinder):
         if not (fullname.startswith("torch.") and is_torch_deferred()):
             return None
         import_torch()
-        part = sys.modules.get(fullname)
-        if part is None:
-            return None
-        spec = ModuleSpec(fullname, _Loaded(part))
-        part.__spec__ = spec  # which the import system prefers to what is returned
-        return spec
-
-
-class _Loaded(Loader):
-    """Give a module that is loaded already."""
-
-    def __init__(self, module: ModuleType) -> None:
-        self._module = module
-        self._spec = module.__spec__
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return self._module
-
-    def exec_module(self, module: ModuleType) -> None:
-        module.__spec__ = self._spec
+        return spec_of_loaded(fullname)
 
 
 class _Part(ModuleType):

@@ -11,6 +11,7 @@ from typing import Any
 from unifiedserve.errors import ConfigError
 from unifiedserve.heap import without_collections
 from unifiedserve.models.deferred_compiler import defer_compiler
+from unifiedserve.models.deferred_hub import hub_deferred
 from unifiedserve.models.deferred_torch import is_torch_deferred
 from unifiedserve.models.quick_listing import quicken_listing
 
@@ -32,17 +33,21 @@ def load_transformers() -> Any:
     quicken_listing()
     with ExitStack() as undo:
         undo.enter_context(without_collections())
+        undo.enter_context(hub_deferred())
         for name in _UNNEEDED:
             if name not in sys.modules:
                 sys.modules[name] = None  # type: ignore[assignment]  # import machinery: "not there"
                 undo.callback(sys.modules.pop, name)
         library = importlib.import_module("transformers.utils.import_utils")
         undo.enter_context(_answering_no(library, "is_torch_available"))
-        for check in ("torchvision", "accelerate", "torch_distributed"):
+        for check in ("torchvision", "accelerate", "torch_distributed", "torch_flex_attn"):
             getattr(library, f"is_{check}_available")()
     # a config's `dtype` stays a name where torch has not been imported: it would be for this alone
     configuration: Any = importlib.import_module("transformers.configuration_utils")
     configuration.is_torch_available = _is_torch_here
+    if not is_torch_deferred():
+        with hub_deferred():
+            importlib.import_module("transformers.modeling_utils")
     return importlib.import_module("transformers")
 
 

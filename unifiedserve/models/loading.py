@@ -21,6 +21,7 @@ from unifiedserve.errors import ConfigError
 from unifiedserve.memory.panels import StoredMatrix, gather_matrices, matrix_name, stored_dtype
 from unifiedserve.memory.weights import EXPERT
 from unifiedserve.models.hub import load_transformers
+from unifiedserve.models.late_patterns import compiling_late
 from unifiedserve.models.layer_positions import tune_queries
 from unifiedserve.models.matrices import put_matrix
 from unifiedserve.models.networks import NetworkOf, networks_of_model
@@ -57,7 +58,7 @@ def build_model(
     `config` makes no model.
     """
     _register_attention()
-    model = _empty_model(config, dtype)
+    model = _rehearsed.take(config, dtype) or _empty_model(config, dtype)
     if part:
         _shrink(dict(model.get_decoder().named_modules()) | {"lm_head": model.get_output_embeddings()}, part.cut)
         _shrink(dict(model.named_modules()), part.encoder.cut)
@@ -133,12 +134,38 @@ def is_multimodal(config: Any) -> bool:
     return config is not config.get_text_config()
 
 
-def rehearse_loading(config: Any) -> None:
-    """Import what `build_model` needs for `config`, and have transformers compile its rules for tensors' names.
+class _Rehearsed:
+    """Keep a model without values for the first `build_model` of its kind.
+
+    That may come in a process that is forked meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._kept: tuple[Any, torch.dtype, Any] | None = None
+
+    def make(self, config: Any, dtype: torch.dtype) -> Any:
+        wanted = config.to_dict()  # the model changes its config
+        model = _empty_model(config, dtype)
+        self._kept = wanted, dtype, model
+        return model
+
+    def take(self, config: Any, dtype: torch.dtype) -> Any:
+        """Return the model; None if it is another's, or none is left."""
+        if self._kept is None or self._kept[:2] != (config.to_dict(), dtype):
+            return None
+        (*_, model), self._kept = self._kept, None
+        return model
+
+
+_rehearsed = _Rehearsed()
+
+
+def rehearse_loading(config: Any, dtype: torch.dtype) -> None:
+    """Import what `build_model` needs for `config`, and do what the first one need not repeat.
 
     Raises ConfigError if `config` makes no model.
     """
-    _renaming(_empty_model(config, torch.float32))
+    _renaming(_rehearsed.make(config, dtype))
 
 
 def _empty_model(config: Any, dtype: torch.dtype) -> Any:
@@ -201,7 +228,8 @@ def _renaming(model: Any) -> Callable[[str], tuple[str, Any]]:
     conversion, loading = (
         importlib.import_module(f"transformers.{name}") for name in ("conversion_mapping", "core_model_loading")
     )
-    transforms = conversion.get_model_conversion_mapping(model)
+    with compiling_late(loading):
+        transforms = conversion.get_model_conversion_mapping(model)
     renamings = [each for each in transforms if isinstance(each, loading.WeightRenaming)]
     converters = [each for each in transforms if isinstance(each, loading.WeightConverter)]
     wanted = model.state_dict(keep_vars=True)

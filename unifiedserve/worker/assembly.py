@@ -20,7 +20,6 @@ from unifiedserve.memory.weights import attach_weights
 from unifiedserve.messages.wire import Ready
 from unifiedserve.models.adapters import load_adapter
 from unifiedserve.models.chat import load_tokenizer
-from unifiedserve.models.registry import load_config
 from unifiedserve.placement import Stage, networks_of
 from unifiedserve.profiles import steps_of
 from unifiedserve.profiles.digest import model_digest
@@ -239,7 +238,7 @@ def _load_model(spec: WorkerSpec, visual: RowBuffer, memory: SharedMemory, group
     device, model_dir = visual.device, Path(spec.model_dir)
     weights, networks = attach_weights(spec.memory.weights, device), networks_of(spec.instance.stages)
     adapter = load_adapter(model_dir, weights, visual.dtype, device, networks, group)
-    layout = kv_layout(spec.config, load_config(model_dir), spec.dtype, device)
+    layout = kv_layout(spec.config, adapter.config, spec.dtype, device)
     pool = _pool(spec, memory, (spec.instance.memory, "kv"))
     if group:
         group.meet(spec.config.machine.startup_timeout)

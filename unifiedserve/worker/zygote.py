@@ -21,8 +21,10 @@ from pathlib import Path
 from typing import NoReturn
 
 import msgspec
+import torch
 
 from ipc_buffers import remove_stale_arenas
+from unifiedserve.device import CPU
 from unifiedserve.messages.layouts import decode_layout
 from unifiedserve.models.adapters import preload
 from unifiedserve.parents_end import signal_parents_end
@@ -70,8 +72,8 @@ class ZygoteLoop:
         if not data:
             return False
         match msgspec.msgpack.decode(data, type=ToZygote, dec_hook=decode_layout):
-            case Preload(model_dir):
-                _preload(model_dir)
+            case Preload(model_dir, dtype):
+                _preload(model_dir, CPU.best_dtype() if dtype == "auto" else dtype)
             case Leave():
                 self._left = True
             case Start() as request:
@@ -81,7 +83,7 @@ class ZygoteLoop:
         return True
 
     def _start(self, request: Start, descriptors: list[int]) -> None:
-        _preload(request.spec.model_dir, request.directory)
+        _preload(request.spec.model_dir, request.spec.dtype, request.directory)
         obstacles = "; ".join(fork_obstacles())
         try:
             if obstacles:
@@ -135,9 +137,9 @@ def _wait(pid: int) -> int:
     return os.waitstatus_to_exitcode(status)
 
 
-def _preload(model_dir: str, directory: str = "") -> None:
+def _preload(model_dir: str, dtype: str, directory: str = "") -> None:
     with suppress(Exception):  # a worker meets it again, and says what is wrong with the checkpoint
-        preload(Path(directory, model_dir))
+        preload(Path(directory, model_dir), getattr(torch, dtype))
 
 
 def _apply(request: Start, descriptors: list[int]) -> None:

@@ -14,6 +14,7 @@ class Preload(msgspec.Struct, frozen=True, tag=True):
     """Ask to import what the workers of this checkpoint will need, before they are wanted."""
 
     model_dir: str  # absolute
+    dtype: str  # of its activations, or "auto"
 
 
 class Leave(msgspec.Struct, frozen=True, tag=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +56,7 @@ class CudaDevice:
         from unifiedserve.device.triton.linear import linear
         from unifiedserve.device.triton.operators import TritonPointwise
 
+        importlib.import_module("torch._native")  # some of torch's kernels, which models/deferred_torch.py leaves out
         torch.backends.cuda.enable_cudnn_sdp(False)  # it would build a graph for every size of picture that is new
         # flash attention may split keys by how many sequences there are
         torch.backends.cuda.enable_flash_sdp(not self._batch_invariant)
