@@ -1,12 +1,16 @@
 """Define layouts of decoded frames that plans carry: FlashCodec's own, and `Views`, which it cannot make."""
 
-from dataclasses import dataclass, fields
-from typing import Any, Literal
+from __future__ import annotations
 
-import flashcodec._core as codec_core
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal
+
 import msgspec
 import numpy as np
 from flashcodec.layouts import Frame, Layout, PatchLayout, RGBLayout, TileLayout, join_parts
+
+if TYPE_CHECKING:
+    import flashcodec._core as codec_core
 
 Filter = Literal["lanczos", "bicubic", "bilinear"]
 

@@ -4,6 +4,7 @@
 reading process, the end of a socket to it and its process descriptor. It ends when the other end of FD is closed.
 """
 
+import importlib
 import os
 import resource
 import signal
@@ -56,6 +57,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how readers ended
     Image.init()
+    importlib.import_module("flashcodec.bitstream")  # FFmpeg, once for all readers
     _serve_all(socket.socket(fileno=int(sys.argv[1])), msgspec.json.decode(sys.argv[2], type=Setup))
     os._exit(0)
 

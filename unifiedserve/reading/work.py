@@ -1,5 +1,7 @@
 """Do one job, wherever it is called."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from pathlib import Path
 

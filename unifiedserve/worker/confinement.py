@@ -1,5 +1,6 @@
 """Confine the vision worker to what it needs: it runs decoders over whatever strangers send."""
 
+import importlib
 import logging
 import os
 import resource
@@ -29,6 +30,7 @@ def confine(spec: WorkerSpec) -> None:
 
 def leave_decoding(config: EngineConfig, device: DeviceName) -> None:
     """Leave this process what decoding media takes, on cores or on a GPU."""
+    importlib.import_module("flashcodec.serving")  # FFmpeg, while its files can be read
     on_gpu = device == "cuda"
     _check_threads(required=config.machine.sandbox == "require")
     media = config.media.allowed_local_media_path

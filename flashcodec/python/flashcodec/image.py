@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from flashcodec import _core, jpeg
+from flashcodec import jpeg
 from flashcodec.counts import check_parts
 from flashcodec.errors import DamagedError, DecodeError, LimitError, UnsupportedError
 from flashcodec.heads import check_cost, check_icon, orientation
@@ -29,6 +29,8 @@ from flashcodec.sources import BYTES, PATHS, BytesSource, PathSource, bytes_of, 
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+    from flashcodec import _core
 
 ImageSource = PathSource | BytesSource
 
@@ -131,6 +133,8 @@ class GpuImages:
     """
 
     def __init__(self, gpu: int = 0) -> None:
+        from flashcodec import _core  # FFmpeg with it
+
         _load_nvjpeg()
         self._decoder = _core.JpegDecoder(gpu)
 
@@ -227,6 +231,8 @@ def _opened(source: ImageSource, max_pixels: int) -> Iterator[tuple["Image", Bin
 def _unreadable(name: str, file: BinaryIO, detail: str) -> DecodeError:
     """Return the error for a file of which Pillow cannot read the head."""
     from PIL import Image
+
+    from flashcodec import _core  # FFmpeg with it
 
     file.seek(0)
     head = file.read(_HEAD_BYTES)

@@ -1,8 +1,13 @@
 """Limit how much one source may ask for."""
 
-from dataclasses import dataclass
+from __future__ import annotations
 
-from flashcodec import _core
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from flashcodec import _core
+
 
 MAX_PIXELS = 8192 * 8192
 _MOST = 2**31 - 1  # that FFmpeg takes
@@ -35,6 +40,8 @@ class Limits:
                 raise ValueError(f"{name} must be positive, got {value}")
 
     def to_core(self) -> _core.Limits:
+        from flashcodec import _core  # FFmpeg with it
+
         limits = _core.Limits()
         limits.max_pixels = min(self.max_pixels or _MOST, _MOST)
         limits.max_packets = min(self.max_frames or _MOST, _MOST)

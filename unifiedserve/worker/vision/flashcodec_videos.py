@@ -1,5 +1,7 @@
 """Decode videos by FlashCodec: what it works on for which request, and what it gives back."""
 
+from __future__ import annotations
+
 import logging
 import math
 import os

@@ -1,5 +1,7 @@
 """Turn media into patches: videos on their decoder's engines, images in processes of their own."""
 
+from __future__ import annotations
+
 import logging
 import os
 import time

@@ -3,6 +3,8 @@
 It serves to compare with, and for files that FlashCodec fails on.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple

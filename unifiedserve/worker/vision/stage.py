@@ -1,5 +1,7 @@
 """Turn media bytes into patches, through FlashCodec, in the patch buffer of their encoder."""
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,7 +43,7 @@ class _Wanted(NamedTuple):
     visual: list[int]
 
     @classmethod
-    def of(cls, request: VisionRequest) -> "_Wanted":
+    def of(cls, request: VisionRequest) -> _Wanted:
         """Return what a request wants."""
         wanted = [(source, unit) for source in request.media for unit in source.wanted]
         return cls(

@@ -1,5 +1,7 @@
 """Define the interface of all that can decode videos for the vision stage."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -12,7 +14,7 @@ from unifiedserve.messages.wire import MediaSource
 from unifiedserve.reading.readers import Cancellation
 from unifiedserve.worker.vision.medium import Medium
 
-Take = Callable[[Medium, flashcodec.DecodingOutput], None]
+Take = Callable[[Medium, "flashcodec.DecodingOutput"], None]
 
 
 class DecoderOptions(NamedTuple):

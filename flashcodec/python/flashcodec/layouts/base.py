@@ -1,12 +1,16 @@
 """Define what all layouts have in common."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from flashcodec import _core
+if TYPE_CHECKING:
+    from flashcodec import _core
+
 
 Interpolation = Literal["bicubic", "bilinear", "area"]
 """How frames are resized, always antialiased. "bicubic" and "bilinear" equal torch.nn.functional.interpolate(uint8,
@@ -14,12 +18,6 @@ antialias=True) on CPU; "area", the mean of the pixels that an output pixel cove
 
 Frame = npt.NDArray[np.uint8]
 """A frame to look at: uint8 [height, width, 3] in RGB."""
-
-_INTERPOLATIONS = {
-    "bicubic": _core.Interpolation.BICUBIC,
-    "bilinear": _core.Interpolation.BILINEAR,
-    "area": _core.Interpolation.AREA,
-}
 
 
 class Layout(ABC):
@@ -30,7 +28,7 @@ class Layout(ABC):
         """Return the number of frames in a group."""
         return 1
 
-    def sized(self, height: int, width: int) -> "Layout":
+    def sized(self, height: int, width: int) -> Layout:
         """Return the layout for frames of height x width, if it keeps their own size."""
         return self
 
@@ -50,6 +48,8 @@ class Layout(ABC):
 
         Return uint8 of the layout's `group_shape(1)`. Raises ValueError if they are more than a group has frames.
         """
+        from flashcodec import _core  # FFmpeg with it
+
         layout = self.sized(*rgb.shape[1:3])
         return _core.lay_out(np.ascontiguousarray(rgb), layout.to_core()).reshape(layout.group_shape(1))
 
@@ -60,9 +60,12 @@ class Layout(ABC):
 
 def core_interpolation(name: str) -> _core.Interpolation:
     """Return the C++ core's name for an interpolation. Raises ValueError for an unknown one."""
-    if name not in _INTERPOLATIONS:
-        raise ValueError(f"interpolation must be one of {', '.join(_INTERPOLATIONS)}, not {name!r}")
-    return _INTERPOLATIONS[name]
+    from flashcodec import _core
+
+    if name not in get_args(Interpolation):
+        raise ValueError(f"interpolation must be one of {', '.join(get_args(Interpolation))}, not {name!r}")
+    found: _core.Interpolation = getattr(_core.Interpolation, name.upper())
+    return found
 
 
 def check_within(name: str, part: tuple[int, int], whole: tuple[int, int]) -> None:

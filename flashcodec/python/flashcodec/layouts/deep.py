@@ -1,12 +1,17 @@
 """Hand out frames as RGB of 16 bits a channel."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from flashcodec import _core
 from flashcodec.layouts.base import Frame, Layout
+
+if TYPE_CHECKING:
+    from flashcodec import _core
 
 
 @dataclass(frozen=True)
@@ -27,4 +32,6 @@ class DeepLayout(Layout):
         return [(deep >> 8).astype(np.uint8)]
 
     def to_core(self) -> _core.Layout:
+        from flashcodec import _core  # FFmpeg with it
+
         return _core.Layout(_core.LayoutKind.HWC16, self.height, self.width)

@@ -1,12 +1,17 @@
 """Hand out frames as the patches that a vision transformer reads."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from flashcodec import _core
 from flashcodec.layouts.base import Frame, Interpolation, Layout, core_interpolation
+
+if TYPE_CHECKING:
+    from flashcodec import _core
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,8 @@ class PatchLayout(Layout):
         return list(frames)
 
     def to_core(self) -> _core.Layout:
+        from flashcodec import _core  # FFmpeg with it
+
         return _core.Layout(
             _core.LayoutKind.PATCHES,
             self.height,

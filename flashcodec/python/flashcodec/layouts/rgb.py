@@ -1,13 +1,18 @@
 """Hand out frames as RGB pixels."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from flashcodec import _core
 from flashcodec.layouts.base import Frame, Interpolation, Layout, check_within, core_interpolation
+
+if TYPE_CHECKING:
+    from flashcodec import _core
+
 
 Color = tuple[int, int, int]
 """Red, green and blue, 0 to 255."""
@@ -53,7 +58,7 @@ class RGBLayout(Layout):
         if self.part is not None:
             _check_part(self.part, self.square)
 
-    def sized(self, height: int, width: int) -> "RGBLayout":
+    def sized(self, height: int, width: int) -> RGBLayout:
         """Return the same layout with the native size filled in."""
         if self.height is not None:
             return self
@@ -72,6 +77,8 @@ class RGBLayout(Layout):
         return [frame.transpose(1, 2, 0) if self.order == "NCHW" else frame]
 
     def to_core(self) -> _core.Layout:
+        from flashcodec import _core  # FFmpeg with it
+
         kind = _core.LayoutKind.CHW if self.order == "NCHW" else _core.LayoutKind.HWC
         height, width = self.height or 0, self.width or 0
         fit = _core.Fit(

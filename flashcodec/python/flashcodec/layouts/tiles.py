@@ -1,15 +1,19 @@
 """Hand out frames as square tiles."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from flashcodec import _core
 from flashcodec.geometry import best_resolution, canvas_grid, canvas_size, fitted_size, tile_grid
 from flashcodec.layouts.base import Frame, Interpolation, Layout, check_within, core_interpolation, join_parts
+
+if TYPE_CHECKING:
+    from flashcodec import _core
 
 
 @dataclass(frozen=True)
@@ -44,15 +48,13 @@ class TileLayout(Layout):
         self.to_core()
 
     @classmethod
-    def internvl(
-        cls, height: int, width: int, tile: int = 448, min_tiles: int = 1, max_tiles: int = 12
-    ) -> "TileLayout":
+    def internvl(cls, height: int, width: int, tile: int = 448, min_tiles: int = 1, max_tiles: int = 12) -> TileLayout:
         """Return InternVL's tiles of height x width: a grid of about that aspect ratio, the thumbnail last."""
         rows, columns = tile_grid(height, width, tile, min_tiles, max_tiles)
         return cls(rows, columns, tile, "last" if rows * columns > 1 else None)
 
     @classmethod
-    def anyres(cls, height: int, width: int, resolutions: Iterable[tuple[int, int]], tile: int) -> "TileLayout":
+    def anyres(cls, height: int, width: int, resolutions: Iterable[tuple[int, int]], tile: int) -> TileLayout:
         """Return the tiles of LLaVA-NeXT and LLaVA-OneVision for pictures of height x width.
 
         They fill the best of the `resolutions`, which are (height, width) and multiples of the tile; the aspect ratio
@@ -65,7 +67,7 @@ class TileLayout(Layout):
         return cls(resolution[0] // tile, resolution[1] // tile, tile, "first", content)
 
     @classmethod
-    def mllama(cls, height: int, width: int, tile: int = 560, max_tiles: int = 4) -> "TileLayout":
+    def mllama(cls, height: int, width: int, tile: int = 560, max_tiles: int = 4) -> TileLayout:
         """Return Llama 3.2's tiles of height x width. They are in the upper left corner of a grid that suits them."""
         rows, columns = canvas_grid(height, width, tile, max_tiles)
         content = canvas_size(height, width, tile, (rows * tile, columns * tile))
@@ -87,6 +89,8 @@ class TileLayout(Layout):
         return [whole[top : top + height, left : left + width]]
 
     def to_core(self) -> _core.Layout:
+        from flashcodec import _core  # FFmpeg with it
+
         height, width = self._grid
         content, (top, left) = self._content
         thumbnails = {
