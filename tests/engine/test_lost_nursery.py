@@ -15,7 +15,7 @@ from ipc_buffers import list_arenas
 
 def nursery_of(daemon: Daemon) -> psutil.Process:
     assert daemon.engine._running is not None
-    return psutil.Process(daemon.engine._running.workers.nursery.pid)
+    return psutil.Process(daemon.engine._running.workers.nursery.start())
 
 
 def answer(daemon: Daemon) -> Any:

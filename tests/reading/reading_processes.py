@@ -9,4 +9,4 @@ PIXELS = 300_000_000
 
 def processes_that_read(nursery: Nursery) -> list[psutil.Process]:
     """Those that the nursery has forked and that live."""
-    return psutil.Process(nursery.pid).children()
+    return psutil.Process(nursery.start()).children()

@@ -81,6 +81,30 @@ def reading(nursery: Nursery, readers: Readers, slow: Source) -> Iterator[psutil
     psutil.wait_procs(found)
 
 
+def test_there_is_none_until_it_is_wanted(nursery: Nursery, readers: Readers, picture: Source) -> None:
+    before = psutil.Process().children()
+    assert is_read(readers, picture)
+    (process,) = set(psutil.Process().children()) - set(before)
+    assert nursery.start() == process.pid
+
+
+def test_one_can_be_started_in_advance(nursery: Nursery, readers: Readers, picture: Source) -> None:
+    before = psutil.Process().children()
+    nursery.start_in(0)
+    while not (started := set(psutil.Process().children()) - set(before)):
+        os.sched_yield()
+    assert is_read(readers, picture)
+    assert set(psutil.Process().children()) - set(before) == started
+
+
+def test_a_start_that_is_to_come_ends_with_it(setup: Setup, nothing_is_left: None) -> None:
+    nursery = Nursery(setup)
+    nursery.start_in(1000)
+    nursery.close()
+    with pytest.raises(RuntimeError):
+        nursery.start()
+
+
 def test_streams_take_the_cores_from_those_that_read(nursery: Nursery, readers: Readers, picture: Source) -> None:
     assert is_read(readers, picture)
     (reader,) = processes_that_read(nursery)
@@ -88,27 +112,27 @@ def test_streams_take_the_cores_from_those_that_read(nursery: Nursery, readers: 
 
 
 def test_one_that_has_forked_none_is_replaced(nursery: Nursery, readers: Readers, picture: Source, harm: Harm) -> None:
-    first = psutil.Process(nursery.pid)
+    first = psutil.Process(nursery.start())
     harm(first)
     assert is_read(readers, picture)
-    assert nursery.pid != first.pid
+    assert nursery.start() != first.pid
     assert not first.is_running()
 
 
 def test_an_image_that_is_being_read_is_read_on_and_the_next_one_is_read(
     nursery: Nursery, readers: Readers, picture: Source, slow: Source, harm: Harm
 ) -> None:
-    first = psutil.Process(nursery.pid)
+    first = psutil.Process(nursery.start())
     with reading(nursery, readers, slow):
         harm(first)
         assert is_read(readers, picture)
-        assert nursery.pid != first.pid
+        assert nursery.start() != first.pid
 
 
 def test_readers_that_died_with_it_get_no_job(nursery: Nursery, readers: Readers, picture: Source, harm: Harm) -> None:
     assert is_read(readers, picture)
     (reader,) = processes_that_read(nursery)
-    harm(psutil.Process(nursery.pid))
+    harm(psutil.Process(nursery.start()))
     reader.kill()
     psutil.wait_procs([reader])
     assert is_read(readers, picture)
@@ -120,7 +144,7 @@ def test_one_that_is_lent_is_replaced_for_who_borrows_it(
     others = threading.enumerate()
     with nursery.lend() as lender, closing(Readers(LentNursery(lender), setup)) as readers:
         (lending,) = (thread for thread in threading.enumerate() if thread not in others)
-        harm(psutil.Process(nursery.pid))
+        harm(psutil.Process(nursery.start()))
         assert is_read(readers, picture)
     lending.join()
 
@@ -133,7 +157,7 @@ def test_who_borrows_one_that_is_closed_is_told(nursery: Nursery) -> None:
 
 
 def test_a_stopped_one_is_closed(nursery: Nursery) -> None:
-    process = psutil.Process(nursery.pid)
+    process = psutil.Process(nursery.start())
     process.suspend()
     nursery.close()
     assert not process.is_running()

@@ -107,7 +107,7 @@ def test_all_processes_end_with_the_one_that_asks(setup: Setup, picture: Source)
     nursery = Nursery(setup)
     readers = Readers(nursery, setup)
     readers.read(ImageHead(picture, PIXELS))
-    processes = [psutil.Process(nursery.pid), *processes_that_read(nursery)]
+    processes = [psutil.Process(nursery.start()), *processes_that_read(nursery)]
     readers.close()
     nursery.close()
     psutil.wait_procs(processes)

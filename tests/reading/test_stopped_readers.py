@@ -35,7 +35,7 @@ def stop(*processes: psutil.Process) -> None:
 def test_another_one_reads(nursery: Nursery, readers: Readers, picture: Source, with_nursery: bool) -> None:
     assert is_read(readers, picture)
     (stopped,) = processes_that_read(nursery)
-    stop(stopped, *([psutil.Process(nursery.pid)] if with_nursery else []))
+    stop(stopped, *([psutil.Process(nursery.start())] if with_nursery else []))
     assert is_read(readers, picture)
     psutil.wait_procs([stopped])
     (other,) = processes_that_read(nursery)

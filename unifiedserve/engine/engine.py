@@ -45,6 +45,8 @@ from unifiedserve.scheduling.roles import RoleBalance
 _log = logging.getLogger(__name__)
 _RELEASE_SECONDS = 60.0  # after which a page that is still in use, with no request in flight, is held to be lost
 
+_NURSERY_SECONDS = 1.0  # after the start: the first answers come before what media alone need
+
 
 class Engine:
     """Serve one model. All methods belong to the event loop that `start` ran on."""
@@ -261,6 +263,7 @@ class Engine:
         if self._health.fatal:
             raise ConfigError(self._health.fatal)
         self._recovery.begin_watch(workers)
+        workers.nursery.start_in(_NURSERY_SECONDS)
         self._loop_watch = LoopWatch()
         if self.config.machine.roles == "auto":
             self._role_watch = self._watch_roles(self._running)

@@ -32,22 +32,53 @@ class Reader(NamedTuple):
     peer: socket.socket
 
 
+class _Running(NamedTuple):
+    """Hold the process that forks readers, and the socket over which it is asked."""
+
+    process: "subprocess.Popen[bytes]"
+    asker: socket.socket
+
+    @classmethod
+    def start(cls, setup: Setup) -> "_Running":
+        """Start it; returns at once. Raises OSError."""
+        asker, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            command = [sys.executable, "-m", _MODULE, str(theirs.fileno()), msgspec.json.encode(setup).decode()]
+            environment = {**environment_without_secrets(), "OPENBLAS_NUM_THREADS": "1"}
+            process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment, stdin=subprocess.DEVNULL)
+            return cls(process, asker)
+
+    def end(self) -> None:
+        self.asker.close()
+        self.process.kill()  # it holds nothing, and would not end by itself if it is stopped
+        self.process.wait()
+
+
 class Nursery:
     """Hold the process that forks reading processes, or its successor. Safe to use from several threads."""
 
     def __init__(self, setup: Setup) -> None:
-        """Start the process; returns at once."""
+        """Start no process yet: the first reader that is asked for, or `start`, does."""
         self._setup = setup
+        self._running: _Running | None = None
         self._closed = False
         self._asking = threading.Lock()
         self._living: dict[int, int] = {}  # descriptors of the readers' processes, by process id
         self._looking = threading.Lock()
-        self._start()
+        self._later: threading.Timer | None = None
 
-    @property
-    def pid(self) -> int:
-        """Return the id of the process."""
-        return self._process.pid
+    def start(self) -> int:
+        """Start the process, unless it runs, and return its id. Raises OSError, and RuntimeError after `close`."""
+        with self._asking:
+            if self._closed:
+                raise _no_reader()
+            return self._started().process.pid
+
+    def start_in(self, seconds: float) -> None:
+        """Have the process started after so many seconds: its imports are done when a reader is wanted."""
+        self._later = threading.Timer(seconds, self._start_quietly)
+        self._later.daemon = True
+        self._later.start()
 
     def new_reader(self) -> Reader:
         """Return a new reading process. Raises RuntimeError if there is none to be had."""
@@ -78,9 +109,13 @@ class Nursery:
     def close(self) -> None:
         """End the process and those that it forked."""
         self._closed = True
-        self._process.kill()  # waiters for its answer give up
+        if self._later:
+            self._later.cancel()
+        if running := self._running:
+            running.process.kill()  # waiters for its answer give up
         with self._asking:
-            self._end()
+            if self._running:
+                self._running.end()
         with self._looking:
             for process in self._living.values():
                 _kill(process)
@@ -104,37 +139,32 @@ class Nursery:
         with peer:
             socket.send_fds(borrower, [_packed(pid)], [peer.fileno()])
 
-    def _start(self) -> None:
-        self._asker, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            command = [sys.executable, "-m", _MODULE, str(theirs.fileno()), msgspec.json.encode(self._setup).decode()]
-            environment = {**environment_without_secrets(), "OPENBLAS_NUM_THREADS": "1"}
-            self._process = subprocess.Popen(
-                command, pass_fds=[theirs.fileno()], env=environment, stdin=subprocess.DEVNULL
-            )
+    def _start_quietly(self) -> None:
+        with suppress(OSError, RuntimeError):  # too many processes, or it is closed: a request for a reader will tell
+            self.start()
 
-    def _end(self) -> None:
-        self._asker.close()
-        self._process.kill()  # it holds nothing, and would not end by itself if it is stopped
-        self._process.wait()
+    def _started(self) -> _Running:
+        if self._running is None:
+            self._running = _Running.start(self._setup)
+        return self._running
 
     def _replace(self) -> None:
-        if self._closed:
+        if self._closed or self._running is None:
             return
-        self._end()
+        self._running.end()
         _log.warning(
             "the process that starts readers of media (%d) has ended or was stopped: another one starts",
-            self._process.pid,
+            self._running.process.pid,
         )
-        with suppress(OSError):  # too many processes: the next try finds no nursery, and starts one
-            self._start()
+        self._running = None
 
     def _ask(self) -> Reader | None:
-        """Return a reading process; None from a nursery that has ended or is stopped."""
-        with suppress(OSError):  # it has ended
-            self._asker.send(b"\0")
-            if self._answers():
-                data, descriptors, _, _ = socket.recv_fds(self._asker, PID_BYTES, 2)
+        """Return a reading process; None from a nursery that has ended or is stopped, or cannot be started."""
+        with suppress(OSError):  # it has ended, or there are too many processes
+            running = self._started()
+            running.asker.send(b"\0")
+            if _answers(running):
+                data, descriptors, _, _ = socket.recv_fds(running.asker, PID_BYTES, 2)
                 if descriptors:
                     return self._kept(int.from_bytes(data), *descriptors)
         return None
@@ -146,15 +176,6 @@ class Nursery:
                 os.close(self._living.pop(ended))
             self._living[pid] = process
         return Reader(pid, socket.socket(fileno=peer))
-
-    def _answers(self) -> bool:
-        """Wait for the answer, for which imports may take long; False if the process is stopped."""
-        poll = select.poll()
-        poll.register(self._asker, select.POLLIN)
-        while not poll.poll(_LOOK_SECONDS * 1000):
-            if is_stopped(self.pid):
-                return False
-        return True
 
 
 class LentNursery:
@@ -180,6 +201,16 @@ class LentNursery:
             self._lender.send(_packed(pid))
             return self._lender.recv(1) == b"\1"
         return False
+
+
+def _answers(running: _Running) -> bool:
+    """Wait for the answer, for which imports may take long; False if the process is stopped."""
+    poll = select.poll()
+    poll.register(running.asker, select.POLLIN)
+    while not poll.poll(_LOOK_SECONDS * 1000):
+        if is_stopped(running.process.pid):
+            return False
+    return True
 
 
 def _packed(pid: int) -> bytes:
