@@ -82,6 +82,14 @@ def test_help_needs_no_heavy_imports() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
 
 
+def test_a_server_starts_without_other_commands() -> None:
+    code = (
+        "import sys, unifiedserve.cli.serve; "
+        "print([name for name in sys.modules if name.startswith('unifiedserve.') and 'bench' in name])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
 WITHOUT_GPU = pytest.mark.skipif(gpu.has_device(), reason="there is a GPU")
 
 

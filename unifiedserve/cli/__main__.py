@@ -5,6 +5,7 @@ It imports the standard library only, until it runs. A server's workers begin wi
 
 import sys
 from contextlib import suppress
+from importlib import import_module
 
 from unifiedserve.engine.zygote_process import start_early
 
@@ -42,13 +43,12 @@ _EXTRAS = {"ray": "serve,cluster"}
 
 def main() -> None:
     """Run the command line; a package that an extra would bring is named in one line on stderr, with exit code 2."""
-    if sys.argv[1:2] == ["serve"] and "--help" not in sys.argv:
+    serves = sys.argv[1:2] == ["serve"]
+    if serves and "--help" not in sys.argv:
         with suppress(OSError):  # it is started again when it is wanted
             start_early()
     try:
-        from unifiedserve.cli.app import main as run
-
-        run()
+        import_module(f"unifiedserve.cli.{'serve' if serves else 'app'}").main()
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         extra = "serve" if missing in _SERVE else _EXTRAS.get(missing)

@@ -1,7 +1,5 @@
 """Define the `unifiedserve` command. Nothing heavy is imported before a command needs it: help must be instant."""
 
-import asyncio
-import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,71 +8,15 @@ import typer
 from unifiedserve import __version__
 from unifiedserve.cli.bench import bench
 from unifiedserve.cli.cluster import cluster
+from unifiedserve.cli.command_line import new_app, run
 from unifiedserve.cli.grouped_help import GroupedHelp
-from unifiedserve.cli.leaving import leave
 from unifiedserve.cli.options import from_options, signature_of
+from unifiedserve.cli.serve import serve
 from unifiedserve.config import EngineConfig
 from unifiedserve.errors import ConfigError
-from unifiedserve.heap import without_collections
-from unifiedserve.observe.logs import log_of_server
-from unifiedserve.observe.start import StartReport, begin_step
 from unifiedserve.planning.options import PlanOptions
-from unifiedserve.server.listener import bind
 
-_LOST = 1  # a new start may help
-_BAD_USAGE = 2
-
-app = typer.Typer(
-    help="Serve image and video language models over an OpenAI-compatible HTTP API.",
-    epilog="Start with: unifiedserve doctor, unifiedserve demo, unifiedserve serve.",
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
-
-
-def serve(**options: Any) -> None:
-    """Serve a model over HTTP until Ctrl-C or SIGTERM.
-
-    \b
-    Serve the bundled model at http://127.0.0.1:8000:
-      unifiedserve serve
-    Serve a checkpoint from the Hugging Face hub:
-      unifiedserve serve Qwen/Qwen2.5-VL-3B-Instruct --port 9000
-    Allow URLs like file:///videos/holiday.mp4 in requests:
-      unifiedserve serve ./checkpoint --allowed-local-media-path /videos
-    Write a timeline that ui.perfetto.dev shows:
-      unifiedserve serve --trace trace.json
-    """
-    config = from_options(EngineConfig, options)
-    log_of_server(config.server.log_format, access_log=config.server.access_log)
-    told = sys.stderr if config.server.log_format == "text" else None
-    with bind(config.server.host, config.server.port) as listener, StartReport(told) as report:
-
-        def announce(model_name: str, url: str) -> None:
-            begin_step("ready")
-            report.end()
-            print(f"Serving {model_name} at {url}", flush=True)
-
-        begin_step("loading the program")
-        from unifiedserve.engine.zygote import shared_zygote
-
-        shared_zygote()  # its imports go on beside ours
-        with without_collections():
-            from unifiedserve.models.deferred_torch import defer_torch
-
-            defer_torch()
-            import uvloop
-
-            from unifiedserve.server import daemon
-
-        lost = uvloop.run(daemon.serve(config, listener, announce))
-    if lost:
-        _complain(f"the server ends: {lost}")
-    leave(_LOST if lost else 0)
-
-
-serve.__signature__ = signature_of(EngineConfig, positional={"model"})  # type: ignore[attr-defined]
+app = new_app()
 app.command(cls=GroupedHelp)(serve)
 
 
@@ -366,7 +308,7 @@ def replay(
 def cache(
     clear: Annotated[bool, typer.Option("--clear", help="Remove the weights; the next start makes them again")] = False,
 ) -> None:
-    """Show what is kept in the user's cache folder: weights as kernels read them, profiles, GGUF tables.
+    """Show what is kept in the user's cache folder: weights as kernels read them, profiles, tables.
 
     \b
     Give the disk back what kept weights take:
@@ -393,22 +335,5 @@ def version() -> None:
 
 
 def main() -> None:
-    """Run the command line; a mistake in it or in the set-up is one line on stderr and exit code 2."""
-    try:
-        sys.exit(app(sys.argv[1:] or ["--help"], prog_name="unifiedserve", standalone_mode=False))
-    except typer.TyperException as error:
-        _fail(error.format_message())
-    except ConfigError as error:
-        _fail(str(error))
-    except (KeyboardInterrupt, asyncio.CancelledError, typer.Abort):
-        sys.exit(130)
-
-
-def _fail(message: str) -> None:
-    _complain(message)
-    sys.exit(_BAD_USAGE)
-
-
-def _complain(message: str) -> None:
-    line = " ".join(message.split())
-    print(f"unifiedserve: {line}", file=sys.stderr)
+    """Run the command line."""
+    run(app)
