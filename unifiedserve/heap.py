@@ -67,7 +67,7 @@ def without_collections() -> Iterator[None]:
 def spare_collections() -> None:
     """Leave out what there is by now whenever garbage is collected: to look at it all takes a tenth of a second.
 
-    It has next to no garbage, as a program that has started.
+    There is next to no garbage when a program has just started.
     """
     gc.freeze()
 

@@ -44,7 +44,6 @@ from unifiedserve.scheduling.roles import RoleBalance
 
 _log = logging.getLogger(__name__)
 _RELEASE_SECONDS = 60.0  # after which a page that is still in use, with no request in flight, is held to be lost
-
 _NURSERY_SECONDS = 1.0  # after the start: the first answers come before what media alone need
 
 

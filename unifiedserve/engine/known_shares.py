@@ -2,7 +2,6 @@
 
 import hashlib
 import logging
-import os
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from unifiedserve.user_cache import cache_folder
+from unifiedserve.whole_file import write_whole
 from unifiedserve.worker.spec import WorkerSpec
 
 _log = logging.getLogger(__name__)
@@ -34,11 +34,8 @@ class KnownShares:
         shares = self._read()
         shares.pop(key, None)
         shares = dict([*shares.items(), (key, share)][-_MOST:])
-        own = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         try:
-            own.parent.mkdir(parents=True, exist_ok=True)
-            own.write_bytes(msgspec.json.encode(shares))
-            own.replace(self._path)
+            write_whole(self._path, msgspec.json.encode(shares))
         except OSError as error:
             _log.info("what was tried out will be tried again at the next start: %s", error)
 

@@ -9,6 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from unifiedserve.whole_file import write_whole
+
 _DIGEST_BYTES = 32
 
 
@@ -21,8 +23,9 @@ def kept_listing(folder: str, kept: Path, learn: Callable[[str], Any]) -> Any:
     with suppress(OSError, ValueError, EOFError, TypeError):
         return _read(kept, state)
     learned = learn(folder)
+    body = marshal.dumps(learned)
     with suppress(OSError):
-        _write(kept, state, learned)
+        write_whole(kept, _digest(state + body) + body)
     return learned
 
 
@@ -44,18 +47,6 @@ def _read(kept: Path, state: bytes) -> Any:
     if data[:_DIGEST_BYTES] != _digest(state + body):
         raise ValueError("it is of other files, or damaged")
     return marshal.loads(body)
-
-
-def _write(kept: Path, state: bytes, learned: Any) -> None:
-    body = marshal.dumps(learned)
-    part = kept.with_suffix(f".{os.getpid()}.part")
-    try:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(_digest(state + body) + body)
-        part.rename(kept)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
 
 
 def _digest(data: bytes) -> bytes:

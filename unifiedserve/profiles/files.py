@@ -1,13 +1,13 @@
 """Read and write profiles as TOML files."""
 
 import os
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from unifiedserve.errors import ConfigError
 from unifiedserve.profiles.hardware_profile import HardwareProfile
+from unifiedserve.whole_file import write_whole
 
 
 def read_profile(path: Path) -> HardwareProfile:
@@ -36,13 +36,7 @@ def check_file(path: Path) -> None:
 
 def write_profile(path: Path, profile: HardwareProfile) -> None:
     """Write a profile, whole or not at all. Raises ConfigError if the file cannot be written."""
-    own = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        own.write_bytes(msgspec.toml.encode(profile))
-        own.replace(path)
+        write_whole(path, msgspec.toml.encode(profile))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error
-    finally:
-        with suppress(OSError):
-            own.unlink(missing_ok=True)

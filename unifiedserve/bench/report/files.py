@@ -7,6 +7,7 @@ import msgspec
 
 from unifiedserve.bench.records import Run
 from unifiedserve.errors import NO_JSON, ConfigError
+from unifiedserve.whole_file import write_whole
 
 FORMAT: Literal["unifiedserve-bench-run"] = "unifiedserve-bench-run"
 VERSION = 1
@@ -31,11 +32,8 @@ def replace_file(path: Path, content: bytes) -> None:
 
     Raises ConfigError if it cannot be written.
     """
-    partial = path.with_name(f"{path.name}.partial")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_bytes(content)
-        partial.replace(path)
+        write_whole(path, content)
     except OSError as error:
         raise ConfigError(f"{path} cannot be written ({error.strerror}): choose another place") from None
 
