@@ -1,4 +1,4 @@
-"""The process that starts workers prepares every family without torch's compiler, graphs and code generator."""
+"""The process that starts workers prepares every family without what no worker uses of torch and `transformers`."""
 
 import subprocess
 import sys
@@ -15,10 +15,14 @@ from unifiedserve.models.deferred_torch import import_torch
 import_torch()
 import torch
 from unifiedserve.models.adapters import preload
+from unifiedserve.worker.process import prepare_interpreter
+
+prepare_interpreter()
 
 for folder in sys.argv[1:]:
     preload(Path(folder), torch.float32)
-print([part for part in ("torch._meta_registrations", "torch.fx.graph", "torchgen.model") if part in sys.modules])
+of_torch = ("torch._meta_registrations", "torch.fx.graph", "torchgen.model")
+print([name for name in (*of_torch, "jinja2", "transformers.generation.logits_process") if name in sys.modules])
 """
 
 

@@ -35,9 +35,30 @@ IN_WORKERS = "from unifiedserve.models.deferred_torch import import_torch; impor
             "except used.LocalEntryNotFoundError: print('not there')",
             "not there",
         ),
+        (
+            "import tempfile, huggingface_hub.file_download as download\n"
+            "with download.WeakFileLock(tempfile.mkdtemp() + '/lock') as lock: print(lock.is_locked)",
+            "True",
+        ),
+        ("from huggingface_hub.utils import yaml_dump; print(yaml_dump({'a': 1}))", "a: 1"),
+        ("import filelock; print(isinstance(filelock.FileLock('/nowhere'), filelock.BaseFileLock))", "True"),
         ("print(used.HfApi | None, None | used.HfApi)", "typing.Any typing.Any"),
     ],
-    ids=["made", "instance", "subclass", "data", "method", "base", "module", "function", "download", "annotation"],
+    ids=[
+        "made",
+        "instance",
+        "subclass",
+        "data",
+        "method",
+        "base",
+        "module",
+        "function",
+        "download",
+        "lock",
+        "yaml",
+        "locks",
+        "annotation",
+    ],
 )
 def test_a_name_is_what_it_stands_for(first: str, use: str, printed: str) -> None:
     program = PROGRAM.format(first=first, use=use)

@@ -8,6 +8,8 @@ from contextlib import suppress
 from importlib import import_module
 
 from unifiedserve.engine.zygote_process import start_early
+from unifiedserve.environment import spare_threads
+from unifiedserve.kept_texts import begin_keeping
 
 _BAD_SETUP = 2
 # What `pip install "unifiedserve[serve]"` brings, as it is imported
@@ -47,6 +49,9 @@ def main() -> None:
     if serves and "--help" not in sys.argv:
         with suppress(OSError):  # it is started again when it is wanted
             start_early()
+    if serves:
+        begin_keeping("server")
+    spare_threads()
     try:
         import_module(f"unifiedserve.cli.{'serve' if serves else 'app'}").main()
     except ModuleNotFoundError as error:

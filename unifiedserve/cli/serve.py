@@ -9,6 +9,7 @@ from unifiedserve.cli.leaving import leave
 from unifiedserve.cli.options import from_options, signature_of
 from unifiedserve.config import EngineConfig
 from unifiedserve.heap import without_collections
+from unifiedserve.kept_texts import end_keeping
 from unifiedserve.observe.logs import log_of_server
 from unifiedserve.observe.start import StartReport, begin_step
 from unifiedserve.server.listener import bind
@@ -37,6 +38,7 @@ def serve(**options: Any) -> None:
         def announce(model_name: str, url: str) -> None:
             begin_step("ready")
             report.end()
+            end_keeping()
             print(f"Serving {model_name} at {url}", flush=True)
 
         begin_step("loading the program")

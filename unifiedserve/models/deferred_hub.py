@@ -12,14 +12,22 @@ from types import ModuleType
 from typing import Any
 
 _HUB = "huggingface_hub"
-_PARTS = ("_commit_api", "_snapshot_download", "community", "hf_api", "repocard", "repocard_data")
+_PARTS = (
+    "filelock",  # which it takes to download
+    f"{_HUB}._commit_api",
+    f"{_HUB}._snapshot_download",
+    f"{_HUB}.community",
+    f"{_HUB}.hf_api",
+    f"{_HUB}.repocard",
+    f"{_HUB}.repocard_data",
+    f"{_HUB}.utils._fixes",
+)
 
 
 @contextmanager
 def hub_deferred() -> Iterator[None]:
     """Replace what is imported from these modules meanwhile, unless they are loaded already."""
-    names = [name for part in _PARTS if (name := f"{_HUB}.{part}") not in sys.modules]
-    parts = {name: _Part(name) for name in names}
+    parts = {name: _Part(name) for name in _PARTS if name not in sys.modules}
     sys.modules.update(parts)
     try:
         yield

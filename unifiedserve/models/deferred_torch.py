@@ -21,6 +21,7 @@ from unifiedserve.models.deferred_compiler import defer_compiler
 from unifiedserve.models.deferred_graphs import Graphs, are_known
 from unifiedserve.models.loaded_module import spec_of_loaded
 from unifiedserve.models.quick_registering import quicken_registering
+from unifiedserve.models.stand_in import StandIn
 
 PARTS = (
     "torch._meta_registrations",  # for the compiler
@@ -62,8 +63,9 @@ def import_torch() -> None:
         deferred.real()
     if "torch" in sys.modules:
         return
-    parts = [_Part(name) for name in PARTS]
-    sys.modules.update({part.__name__: part for part in parts})
+    parts = [StandIn(name) for name in PARTS]
+    for part in parts:
+        part.take_place()
     graphs = Graphs() if are_known() else None
     try:
         if graphs:
@@ -112,20 +114,3 @@ class _Finder(MetaPathFinder):
             return None
         import_torch()
         return spec_of_loaded(fullname)
-
-
-class _Part(ModuleType):
-    """Replace a module, which is imported when an attribute is read."""
-
-    def step_back(self) -> None:
-        """Leave the place among all modules, so that imports find the module itself."""
-        if sys.modules.get(self.__name__) is self:
-            del sys.modules[self.__name__]
-            package, _, name = self.__name__.rpartition(".")
-            vars(sys.modules[package]).setdefault(name, self)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name != "__path__":
-            raise AttributeError(name)
-        self.step_back()
-        return getattr(importlib.import_module(self.__name__), name)

@@ -10,6 +10,7 @@ from typing import Any
 
 from unifiedserve.errors import ConfigError
 from unifiedserve.heap import without_collections
+from unifiedserve.models.bare_models import leave_out_documentation
 from unifiedserve.models.deferred_compiler import defer_compiler
 from unifiedserve.models.deferred_hub import hub_deferred
 from unifiedserve.models.deferred_torch import is_torch_deferred
@@ -42,10 +43,12 @@ def load_transformers() -> Any:
         undo.enter_context(_answering_no(library, "is_torch_available"))
         for check in ("torchvision", "accelerate", "torch_distributed", "torch_flex_attn"):
             getattr(library, f"is_{check}_available")()
-    # a config's `dtype` stays a name where torch has not been imported: it would be for this alone
-    configuration: Any = importlib.import_module("transformers.configuration_utils")
-    configuration.is_torch_available = _is_torch_here
-    if not is_torch_deferred():
+        # a config's `dtype` stays a name where torch has not been imported: it would be for this alone
+        configuration: Any = importlib.import_module("transformers.configuration_utils")
+        configuration.is_torch_available = _is_torch_here
+    if is_torch_deferred():
+        leave_out_documentation()
+    else:
         with hub_deferred():
             importlib.import_module("transformers.modeling_utils")
     return importlib.import_module("transformers")

@@ -1,17 +1,12 @@
 """Keep on disk what the files of a folder have told, until one changes."""
 
-import hashlib
-import marshal
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from unifiedserve.whole_file import write_whole
-
-_DIGEST_BYTES = 32
+from unifiedserve.kept_value import read_kept, write_kept
 
 
 def kept_listing(folder: str, kept: Path, learn: Callable[[str], Any]) -> Any:
@@ -19,13 +14,11 @@ def kept_listing(folder: str, kept: Path, learn: Callable[[str], Any]) -> Any:
 
     It comes from the file `kept` if that was written of the same files, and is written there otherwise, if it can be.
     """
-    state = _digest(repr((sys.version, sorted(_states(folder)))).encode())
-    with suppress(OSError, ValueError, EOFError, TypeError):
-        return _read(kept, state)
+    state = sorted(_states(folder))
+    with suppress(OSError, ValueError):
+        return read_kept(kept, state)
     learned = learn(folder)
-    body = marshal.dumps(learned)
-    with suppress(OSError):
-        write_whole(kept, _digest(state + body) + body)
+    write_kept(kept, state, learned)
     return learned
 
 
@@ -39,15 +32,3 @@ def _states(folder: str) -> Iterator[tuple[str, int, int]]:
             else:
                 state = entry.stat()
                 yield entry.path, state.st_size, state.st_mtime_ns
-
-
-def _read(kept: Path, state: bytes) -> Any:
-    data = kept.read_bytes()
-    body = data[_DIGEST_BYTES:]
-    if data[:_DIGEST_BYTES] != _digest(state + body):
-        raise ValueError("it is of other files, or damaged")
-    return marshal.loads(body)
-
-
-def _digest(data: bytes) -> bytes:
-    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()

@@ -7,12 +7,14 @@ import importlib
 import sys
 
 from unifiedserve.heap import without_collections
+from unifiedserve.kept_texts import begin_keeping
 from unifiedserve.models.deferred_torch import import_torch
 
 
 def main() -> None:
     """Run the process."""
     program = sys.argv.pop(1)
+    begin_keeping("workers")
     with without_collections():
         import_torch()
         module = importlib.import_module(f"unifiedserve.worker.{program}")

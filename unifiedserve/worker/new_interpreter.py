@@ -10,6 +10,7 @@ import sys
 
 import msgspec
 
+from unifiedserve.kept_texts import end_keeping
 from unifiedserve.messages.layouts import decode_layout
 from unifiedserve.worker.process import become_worker, prepare_interpreter
 from unifiedserve.worker.spec import WorkerSpec
@@ -42,4 +43,9 @@ def main() -> None:
     file, parent = map(int, sys.argv[1:])
     spec = msgspec.msgpack.decode(os.pread(file, _MOST_BYTES, 0), type=WorkerSpec, dec_hook=decode_layout)
     os.close(file)
-    become_worker(parent, prepare_interpreter, spec)
+    become_worker(parent, _prepare, spec)
+
+
+def _prepare() -> None:
+    prepare_interpreter()
+    end_keeping()

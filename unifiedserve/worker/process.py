@@ -8,6 +8,7 @@ from typing import NoReturn
 
 from unifiedserve.config import LARGE_IMAGE_WARNING
 from unifiedserve.errors import ConfigError
+from unifiedserve.models.bare_models import bare_models
 from unifiedserve.models.hub import load_transformers
 from unifiedserve.parents_end import end_with_parent
 from unifiedserve.ranks.leader import OutOfStepError
@@ -20,7 +21,8 @@ from unifiedserve.worker.spec import WorkerSpec
 def prepare_interpreter() -> None:
     """Import what all workers need."""
     warnings.filterwarnings("ignore", LARGE_IMAGE_WARNING)
-    load_transformers()
+    with bare_models():
+        load_transformers()
 
 
 def become_worker(parent: int, prepare: Callable[[], None], spec: WorkerSpec) -> NoReturn:

@@ -25,6 +25,7 @@ import torch
 
 from ipc_buffers import remove_stale_arenas
 from unifiedserve.device import CPU
+from unifiedserve.kept_texts import end_keeping
 from unifiedserve.messages.layouts import decode_layout
 from unifiedserve.models.adapters import preload
 from unifiedserve.parents_end import signal_parents_end
@@ -84,6 +85,7 @@ class ZygoteLoop:
 
     def _start(self, request: Start, descriptors: list[int]) -> None:
         _preload(request.spec.model_dir, request.spec.dtype, request.directory)
+        end_keeping()
         obstacles = "; ".join(fork_obstacles())
         try:
             if obstacles:
