@@ -2,6 +2,8 @@
 
 import hashlib
 import marshal
+import os
+import stat
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -15,9 +17,14 @@ _DIGEST_BYTES = 32
 def read_kept(path: Path, made_of: object) -> Any:
     """Return the value that was kept in a file.
 
-    Raises OSError or ValueError if there is none, it is damaged, or it was made of something else or by another Python.
+    Raises OSError or ValueError if there is none, it is damaged, or it was made of something else or by another Python;
+    and if somebody else could have written it, because a value may be code.
     """
-    data = path.read_bytes()
+    with path.open("rb") as file:
+        state = os.fstat(file.fileno())
+        if state.st_uid != os.geteuid() or state.st_mode & stat.S_IWOTH:
+            raise ValueError(f"{path}: others can write it")
+        data = file.read()
     body = data[_DIGEST_BYTES:]
     if data[:_DIGEST_BYTES] != _seal(made_of, body):
         raise ValueError(f"{path}: it was made of something else, or is damaged")

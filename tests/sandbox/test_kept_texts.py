@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import os
 import re
 import subprocess
 import sys
@@ -88,6 +89,23 @@ def test_a_damaged_file_is_made_again(tmp_path: Path, damage: bytes) -> None:
     kept.write_bytes(damage)
     again, then = (_start(tmp_path) for _ in range(2))
     assert (again[0] > 60, again[1], then) == (True, RIGHT, (0, RIGHT))
+
+
+def test_a_file_that_others_can_write_is_not_read(tmp_path: Path) -> None:
+    """Somebody else could have put code into it."""
+    _start(tmp_path)
+    kept = tmp_path / "unifiedserve" / "compiled-texts-tests"
+    kept.chmod(0o666)
+    again, then = (_start(tmp_path) for _ in range(2))
+    assert (again[0] > 60, then) == (True, (0, RIGHT))
+    assert not kept.stat().st_mode & 0o002
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_file_of_somebody_else_is_not_read(tmp_path: Path) -> None:
+    _start(tmp_path)
+    os.chown(tmp_path / "unifiedserve" / "compiled-texts-tests", 12345, 12345)
+    assert _start(tmp_path)[0] > 60
 
 
 def test_it_goes_on_where_nothing_can_be_written(tmp_path: Path) -> None:
