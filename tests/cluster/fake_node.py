@@ -24,6 +24,7 @@ class FakeNode:
         self.requests: list[dict[str, Any]] = []
         self.ids: list[str | None] = []
         self.begun_ids: list[str | None] = []
+        self.origins: list[str | None] = []
         self.traces: list[str | None] = []
         self.breaks_after: list[int] = []  # tokens, in the next answers
         self.hangs_at: int | None = None  # the token of an answer from which on it says nothing any more
@@ -93,6 +94,7 @@ class FakeNode:
         self.requests.append(asked)
         self.ids.append(request.headers.get("X-Request-Id"))
         self.begun_ids.append(request.headers.get(BEGUN))
+        self.origins.append(request.headers.get("Origin"))
         self.traces.append(request.headers.get("traceparent"))
         if self.refuses:
             self.refuses -= 1

@@ -145,6 +145,18 @@ async def test_pools_and_routers_come_up_and_routers_know_the_nodes(table: Table
     assert "--port=8001" in commands["router-1"]
 
 
+async def test_routers_know_their_names_and_pages(table: Table) -> None:
+    options = RouterOptions(allowed_hosts=("api.example",), cors_origins=("https://a.example", "https://b.example"))
+    await ready(control(table, Cluster(pool=(Pool(name="a"),), router=options)))
+    commands = {spec.name: spec.command for spec in table.specs.values()}
+    assert commands["router-0"][-3:] == (
+        "--allowed-hosts=api.example",
+        "--cors-origins=https://a.example",
+        "--cors-origins=https://b.example",
+    )
+    assert options.revision(1) != RouterOptions(allowed_hosts=("api.example",)).revision(1), "it is replaced for it"
+
+
 async def test_it_scales(table: Table) -> None:
     controller = control(table, cluster_of(Pool(name="a", count=2), Pool(name="b", min=1, max=2)))
     assert await controller.scale("a", 3) == ""

@@ -7,7 +7,7 @@ import json
 import sys
 import time
 import zlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,9 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextlib.asynccontextmanager
-async def cluster(*nodes: FakeNode, policy: Policy = Policy.COST, tracer: Any = None) -> AsyncIterator[Cluster]:
+async def cluster(
+    *nodes: FakeNode, policy: Policy = Policy.COST, tracer: Any = None, cors_origins: Collection[str] = ()
+) -> AsyncIterator[Cluster]:
     async def nobody() -> AsyncIterator[Membership]:
         for none in list[Membership]():
             yield none
@@ -82,7 +84,10 @@ async def cluster(*nodes: FakeNode, policy: Policy = Policy.COST, tracer: Any = 
     for node in nodes:
         await node.start()
     router = Router(policy, nobody(), tracer)
-    async with router.running(), served(router) as url, httpx.AsyncClient(base_url=url, timeout=300) as client:
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(router.running())
+        url = await stack.enter_async_context(served(router, cors_origins))
+        client = await stack.enter_async_context(httpx.AsyncClient(base_url=url, timeout=300))
         own = Cluster(client, router, list(nodes))
         await own.told(list(nodes))
         yield own
@@ -337,6 +342,50 @@ async def test_names_that_others_point_at_a_router_are_refused() -> None:
         assert len(node.requests) == 2
         assert (await own.client.get("/v1/nodes", headers={"host": "evil.com"})).status_code == 403
         assert (await own.client.get("/ready", headers={"host": "evil.com"})).status_code == 200
+
+
+PAGE = {"origin": "https://app.example"}
+PREFLIGHT = {"access-control-request-method": "POST", "access-control-request-headers": "authorization, x-other"}
+
+
+async def test_pages_of_allowed_origins_use_a_router() -> None:
+    node = FakeNode()
+    async with cluster(node, cors_origins=["https://app.example"]) as own:
+        preflight = await own.client.options(CHAT, headers=PAGE | PREFLIGHT)
+        assert preflight.status_code == 200
+        assert {name: value for name, value in preflight.headers.items() if name.startswith("access-control")} == {
+            "access-control-allow-origin": "https://app.example",
+            "access-control-allow-methods": "POST",
+            "access-control-allow-headers": "authorization, x-other",
+            "access-control-expose-headers": "*",
+            "access-control-max-age": "600",
+        }
+        for stream in (True, False):
+            answer = await own.client.post(CHAT, json=asked(stream=stream), headers=PAGE)
+            assert answer.headers.get_list("access-control-allow-origin") == ["https://app.example"]
+            assert answer.headers["vary"] == "Origin"
+        assert node.origins == [None, None], "a node has a list of its own"
+        for failing in (await own.client.post("/v1/nothing", headers=PAGE), await own.client.get(CHAT, headers=PAGE)):
+            assert (failing.status_code >= 400, failing.headers["access-control-allow-origin"]) == (
+                True,
+                PAGE["origin"],
+            )
+
+
+async def test_other_pages_do_not() -> None:
+    node = FakeNode()
+    other = {"origin": "https://evil.example"}
+    async with cluster(node, cors_origins=["https://app.example"]) as own:
+        refused = await own.client.options(CHAT, headers=other | PREFLIGHT)
+        assert (refused.status_code, "--cors-origins" in refused.text) == (400, True)
+        answer = await own.client.post(CHAT, json=asked(), headers=other)
+        assert "access-control-allow-origin" not in answer.headers, "a browser keeps it from the page"
+        assert node.origins == ["https://evil.example"], "for the node to refuse"
+        assert "access-control-allow-origin" not in (await own.client.post(CHAT, json=asked())).headers
+    async with cluster(FakeNode()) as own:
+        assert (await own.client.options(CHAT, headers=PAGE | PREFLIGHT)).status_code == 405
+        answer = await own.client.post(CHAT, json=asked(), headers=PAGE)
+        assert not {"access-control-allow-origin", "vary"} & answer.headers.keys()
 
 
 @pytest.mark.usefixtures("impatient")

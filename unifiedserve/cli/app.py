@@ -153,6 +153,13 @@ def router(
             "if it listens on loopback, else any name"
         ),
     ] = None,
+    cors_origins: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="An origin whose web pages may call the API from a browser, such as https://example.com. May be "
+            "repeated. Default: none"
+        ),
+    ] = None,
 ) -> None:
     """Send requests to several servers of one model or more, until Ctrl-C or SIGTERM.
 
@@ -165,7 +172,7 @@ def router(
     """
     from unifiedserve.cli.router import run
 
-    run(nodes, host, port, policy, drain_timeout, allowed_hosts or ())
+    run(nodes, host, port, policy, drain_timeout, allowed_hosts or (), cors_origins or ())
 
 
 @app.command()

@@ -9,7 +9,13 @@ from unifiedserve.server.listener import bind
 
 
 def run(
-    nodes: str, host: str, port: int, policy: str, drain_timeout: float, allowed_hosts: Collection[str] = ()
+    nodes: str,
+    host: str,
+    port: int,
+    policy: str,
+    drain_timeout: float,
+    allowed_hosts: Collection[str],
+    cors_origins: Collection[str],
 ) -> None:
     """Route until a signal ends it. Raises ConfigError for a port in use, URLs that are none, or a library missing."""
     try:
@@ -17,6 +23,7 @@ def run(
 
         from unifiedserve.cluster.router.daemon import route
         from unifiedserve.cluster.router.members import FROM_STDIN, members_of
+        from unifiedserve.cluster.router.origins import Origins
         from unifiedserve.cluster.routing import Policy
         from unifiedserve.server.access.hosts import Hosts
     except ModuleNotFoundError as error:
@@ -33,6 +40,7 @@ def run(
                 Policy(policy),
                 listener,
                 Hosts(host, allowed_hosts),
+                Origins(cors_origins),
                 math.ceil(drain_timeout),
                 lambda url: print(f"Serving {nodes if nodes != FROM_STDIN else 'nodes'} at {url}", flush=True),
             )

@@ -121,11 +121,13 @@ class RouterOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     ports: tuple[_Port, ...] = (8000,)
     policy: Policy = Policy.COST
     allowed_hosts: tuple[str, ...] = ()  # names that requests may address it by, as of `serve --allowed-hosts`
+    cors_origins: tuple[str, ...] = ()  # whose pages may call it from browsers, as of `serve --cors-origins`
     resources: Resources = Resources()
 
     def revision(self, port: int) -> str:
         """Return a name for all that the router on a port is started with."""
-        return _digest((self.host, port, self.policy, self.allowed_hosts, self.resources, __version__))
+        access = (self.allowed_hosts, self.cors_origins)
+        return _digest((self.host, port, self.policy, access, self.resources, __version__))
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -213,7 +213,8 @@ class Controller:
         drain = max(pool.drain_timeout for pool in self._cluster.pool)
         hosts = (f"--allowed-hosts={name}" for name in options.allowed_hosts)
         told = (f"--policy={options.policy}", f"--drain-timeout={drain:g}", f"--port={port}")
-        command = (ROUTER, "--nodes=-", *told, *hosts)
+        origins = (f"--cors-origins={origin}" for origin in options.cors_origins)
+        command = (ROUTER, "--nodes=-", *told, *hosts, *origins)
         self._begin(name, ROUTER, options.revision(port), command, options.resources, drain, options.host)
 
     def _begin(

@@ -21,6 +21,7 @@ from unifiedserve.cluster.router.failures import answering, last_event
 from unifiedserve.cluster.router.holders import holder
 from unifiedserve.cluster.router.metrics import RouterMetrics
 from unifiedserve.cluster.router.nodes import Nodes
+from unifiedserve.cluster.router.origins import Origins, is_allowed
 from unifiedserve.cluster.router.plans import Plans
 from unifiedserve.cluster.router.relay import Asking, Head, Relay
 from unifiedserve.cluster.router.timeline import RouterTimeline
@@ -96,7 +97,7 @@ class Router:
         async with self.bodies.held(request) as body:
             asked = await _asked(body)
             self._check_model(asked)
-            headers = _asked_with(request.headers)
+            headers = _asked_with(request)
             headers.setdefault("x-request-id", secrets.token_hex(16))
             routed = await self.plans.request(request.path, asked, body, headers)
             return await self._relay(request, body, headers, asked, routed)
@@ -110,11 +111,11 @@ class Router:
                 asked = Asked(request.query.get("model"))
             self._check_model(asked)
             whole = msgspec.structs.replace(asked, stream=False)
-            return await self._relay(request, body, _asked_with(request.headers), whole, Routed(_NO_WORK, asked.key))
+            return await self._relay(request, body, _asked_with(request), whole, Routed(_NO_WORK, asked.key))
 
     async def kept(self, request: web.Request) -> web.StreamResponse:
         """Have the node answer that keeps what is asked for."""
-        path, headers = str(request.rel_url), _asked_with(request.headers)
+        path, headers = str(request.rel_url), _asked_with(request)
         node = await holder(self.http, self.nodes, request.path, headers)
         if node is None:
             raise RequestError(f"no node has {request.path}", ErrorKind.NOT_FOUND)
@@ -171,7 +172,7 @@ class Router:
         """Return the timeline of a request over its nodes."""
         if not (id := request.query.get("request_id")):
             raise RequestError("a router draws one request at a time: name it, /debug/trace?request_id=ID")
-        return _json(await self.timeline.of(id, _asked_with(request.headers)))
+        return _json(await self.timeline.of(id, _asked_with(request)))
 
     async def version(self, request: web.Request) -> web.StreamResponse:
         """Return the router's version."""
@@ -207,10 +208,14 @@ class Router:
             trip.end()
 
 
-def create_app(router: Router, hosts: Hosts) -> web.Application:
-    """Return the app for requests to these hosts, to be served while the router runs."""
-    app = web.Application(middlewares=[answering(hosts)])
+def create_app(router: Router, hosts: Hosts, origins: Origins) -> web.Application:
+    """Return the app, to be served while the router runs.
+
+    It answers requests to these hosts, and lets pages of these origins use it.
+    """
+    app = web.Application(middlewares=[answering(hosts), origins.answering()])
     app.on_response_prepare.append(_name_server)
+    app.on_response_prepare.append(origins.label)
     for path in GENERATING:
         app.router.add_post(path, router.generate)
     for path in _OTHERS:
@@ -253,9 +258,10 @@ async def _asked(body: bytes) -> Asked:
     return read_asked(body) if len(body) <= _LARGE else await asyncio.to_thread(read_asked, body)
 
 
-def _asked_with(headers: Mapping[str, str]) -> dict[str, str]:
+def _asked_with(request: web.Request) -> dict[str, str]:
     """Return a client's headers that go on to nodes."""
-    return _passed(headers, _STAY_OF_A_REQUEST)
+    stay = _STAY_OF_A_REQUEST | {"origin"} if is_allowed(request) else _STAY_OF_A_REQUEST  # nodes know other origins
+    return _passed(request.headers, stay)
 
 
 def _passed(headers: Mapping[str, str], stay: Collection[str] = _STAY) -> dict[str, str]:

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from unifiedserve.cluster.router.app import Router, create_app
 from unifiedserve.cluster.router.members import told
+from unifiedserve.cluster.router.origins import Origins
 from unifiedserve.cluster.routing import Policy
 from unifiedserve.heap import spare_collections
 from unifiedserve.observe.otel import tracer_of_environment
@@ -25,12 +26,14 @@ async def route(
     policy: Policy,
     listener: socket.socket,
     hosts: Hosts,
+    origins: Origins,
     drain_seconds: int,
     on_ready: Callable[[str], None],
 ) -> None:
-    """Route on a bound socket, what is asked for these hosts, until SIGINT or SIGTERM.
+    """Route on a bound socket until SIGINT or SIGTERM.
 
-    Answers that run then have some seconds to end.
+    It answers requests to these hosts, and lets pages of these origins use it. Answers that run then have some
+    seconds to end.
     """
     router = Router(policy, told(nodes), tracer_of_environment())
     signalled, signalled_again = asyncio.Event(), asyncio.Event()
@@ -41,7 +44,7 @@ async def route(
     for number in _SIGNALS:
         asyncio.get_running_loop().add_signal_handler(number, stop)
     async with router.running():
-        runner = runner_of(router, drain_seconds, hosts)
+        runner = runner_of(router, drain_seconds, hosts, origins)
         await runner.setup()
         url = listen(listener)
         await web.SockSite(runner, listener).start()
@@ -52,10 +55,10 @@ async def route(
         await asyncio.wait(ending, timeout=drain_seconds, return_when=asyncio.FIRST_COMPLETED)
 
 
-def runner_of(router: Router, drain_seconds: float, hosts: Hosts) -> web.AppRunner:
+def runner_of(router: Router, drain_seconds: float, hosts: Hosts, origins: Origins) -> web.AppRunner:
     """Return what serves a router; answers that run at its clean-up have some seconds to end."""
     return web.AppRunner(
-        create_app(router, hosts),
+        create_app(router, hosts, origins),
         access_log=None,
         handler_cancellation=True,  # a node need not go on with what nobody reads
         auto_decompress=False,
