@@ -38,7 +38,7 @@ from unifiedserve.models.families.qwen2_5_vl.rules import MediaRules, resized
 from unifiedserve.models.families.qwen2_5_vl.vision_layout import Geometry, Run, unit_layout, window_layout
 from unifiedserve.models.families.qwen2_5_vl.vision_tower import VisionTower
 from unifiedserve.models.hub import load_transformers
-from unifiedserve.quantization.on_the_fly import DEFAULTS
+from unifiedserve.quantization.on_the_fly import OF_TOWERS
 from unifiedserve.quantization.quantize import quantize
 
 VISION = {
@@ -92,7 +92,7 @@ def laid_out(tower: Any, layer: Callable[[Any], Any] = in_panels) -> Any:
 
 def in_codes(module: Any) -> PanelLinear:
     """Return a linear layer whose weights are codes of 8 bits, as --vision-quantization int8 makes them."""
-    codes, scales, zeros, _ = quantize(module.weight, DEFAULTS[8])
+    codes, scales, zeros, _ = quantize(module.weight, OF_TOWERS[8])
     tables = (by_panel(table.half()) for table in (scales, zeros))
     return PanelLinear(Matrix(to_panels(codes), *module.weight.shape, *tables), module.bias)
 

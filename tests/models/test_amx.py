@@ -6,7 +6,7 @@ There a handler of SIGILL carries AMX's instructions out, as the compiler encode
 import platform
 import subprocess
 from collections.abc import Callable
-from ctypes import CDLL, c_bool, c_int, c_int64, c_void_p
+from ctypes import CDLL, c_bool, c_float, c_int, c_int64, c_void_p
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,10 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 KERNELS = REPOSITORY / "unifiedserve" / "csrc"
 FAKES = REPOSITORY / "tests" / "fakes" / "amx"
 SETS = ("kernels_amx.cpp", "kernels_avx512_bf16.cpp", "kernels_avx512_vnni.cpp")
-SOURCES = [FAKES / "linear.cpp", *(KERNELS / name for name in ("thread_pool.cpp", *SETS))]
+SOURCES = [
+    FAKES / "linear.cpp",
+    *(KERNELS / name for name in ("thread_pool.cpp", "sequence_attention.cpp", *SETS)),
+]
 VECTORS = [f"-mavx512{name}" for name in ("f", "bw", "dq", "vl", "vnni", "bf16")]
 
 ARGUMENTS: list[Any] = [c_int, c_void_p, c_int64, c_void_p, c_void_p, c_int64, c_int64, c_void_p, c_bool]
@@ -47,6 +50,10 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> CDLL:
     library.amx_linear.argtypes = ARGUMENTS
     library.amx_codes.restype = c_bool
     library.amx_codes.argtypes = [*ARGUMENTS, c_int, c_int64, c_void_p, c_void_p]
+    library.amx_sequences.restype = c_bool
+    library.amx_sequences.argtypes = [
+        c_int, c_void_p, c_int64, c_int64, c_int64, c_void_p, c_void_p, c_float, c_int64, c_void_p
+    ]  # fmt: skip
     return library
 
 
@@ -128,7 +135,7 @@ def zeros_of(kind: str, outputs: int, groups: int, bits: int, random: torch.Gene
 
 @pytest.mark.parametrize("zeros_kind", ["whole", "any", "mixed"])
 @pytest.mark.parametrize("bits", [4, 8])
-@pytest.mark.parametrize("group", [32, 64, 128])
+@pytest.mark.parametrize("group", [32, 64, 128, 256])
 @pytest.mark.parametrize(
     ("rows", "outputs", "accumulate"),
     [(15, 40, False), (16, 40, False), (32, 90, True), (77, 50, False), (300, 16, True)],
@@ -162,3 +169,41 @@ def test_products_of_codes(
     torch.testing.assert_close(together.double(), expected, rtol=1e-5, atol=1e-6 * largest)
     for few in (1, 7, 14):  # which vectors multiply
         assert torch.equal(product(few), together[:few])
+
+
+@pytest.mark.parametrize(
+    ("length", "sequences", "head_dim"),
+    [
+        (1, 3, 64),
+        (15, 2, 64),
+        (17, 1, 80),
+        (33, 2, 72),
+        (63, 1, 18),
+        (65, 2, 64),
+        (96, 1, 128),
+        (130, 2, 30),
+        (545, 1, 64),
+    ],
+)
+def test_attention(library: CDLL, length: int, sequences: int, head_dim: int) -> None:
+    """Keys and rows that fill no register, and heads that do not; what an earlier sequence left behind is no matter."""
+    random, heads, rows = torch.Generator().manual_seed(length), 2, length * sequences
+    qkv = torch.randn(rows, 3, heads, head_dim, generator=random).bfloat16()
+    cosine, sine = torch.ones(rows, head_dim // 2), torch.zeros(rows, head_dim // 2)
+
+    def attended(qkv: Tensor, threads: int) -> Tensor:
+        out = torch.full((len(qkv), heads, head_dim), torch.nan, dtype=torch.bfloat16)
+        pointers = [each.data_ptr() for each in (qkv, cosine, sine, out)]
+        args = threads, pointers[0], len(qkv), heads, head_dim, *pointers[1:3], head_dim**-0.5, length, pointers[3]
+        assert not library.amx_sequences(*args), "registers are left as they were"
+        return out
+
+    q, k, v = (each.view(sequences, length, heads, head_dim).transpose(1, 2).double() for each in qkv.unbind(1))
+    expected = torch.nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(rows, heads, head_dim)
+    together = attended(qkv, 2)
+    torch.testing.assert_close(together.double(), expected, rtol=2e-2, atol=2e-2)
+    assert torch.equal(attended(qkv[-length:].contiguous(), 1), together[-length:])
+    poisoned = qkv.clone()
+    poisoned[:length] = torch.inf
+    if sequences > 1:
+        assert torch.equal(attended(poisoned, 1)[-length:], together[-length:])

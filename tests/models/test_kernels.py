@@ -131,7 +131,7 @@ def test_a_matrix_may_begin_anywhere_in_memory(start: int) -> None:
     rows=st.integers(0, 20) | st.integers(0, 300),
     outputs=st.integers(1, 90),
     groups=st.integers(1, 12),
-    group=st.sampled_from([16, 32, 64, 128]),
+    group=st.sampled_from([16, 32, 64, 128, 256]),
     bits=st.sampled_from([4, 8]),
     whole=st.booleans(),
     dtype=st.sampled_from(DTYPES),
@@ -201,7 +201,7 @@ def test_codes_with_what_follows(
 
 
 @pytest.mark.parametrize("bits", [4, 8])
-@pytest.mark.parametrize("group", [16, 32, 64, 128])
+@pytest.mark.parametrize("group", [16, 32, 64, 128, 256])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_row_of_codes_does_not_depend_on_the_others(
     instruction_set: str, dtype: torch.dtype, group: int, bits: int

@@ -5,8 +5,8 @@ namespace {
 
 // Sums of so many rows and two panels stay in the first-level cache while all groups meet them.
 constexpr int kCodedBlockRows = 4 * kBlockRows;
-// Groups whose products meet the sums at once.
-constexpr int kTogether = 2;
+// Groups of so many lanes whose products meet the sums at once. Large ones do less often, and fill the cache.
+constexpr int together(int lanes) { return lanes > 32 ? 1 : 2; }
 
 using Bytes __attribute__((vector_size(4 * SIMD_WIDTH))) = std::uint8_t;
 
@@ -15,6 +15,7 @@ using Bytes __attribute__((vector_size(4 * SIMD_WIDTH))) = std::uint8_t;
 template <int kBits, int kLanes, int kPanels>
 class CodedGroups {
  public:
+  static constexpr int kTogether = together(kLanes);
   // Registers of a group.
   static constexpr int kSteps = kLanes > kRegisterRows ? kLanes / kRegisterRows : 1;
 
@@ -119,10 +120,10 @@ class GroupProducts {
 
   void add(const CodedPart& work) const {
     if (rows_ == 0) return;
-    if (groups_->count() < kTogether) {
+    if (groups_->count() < Groups::kTogether) {
       groups_->has_sign() ? add_groups<true, 1>(work) : add_groups<false, 1>(work);
     } else {
-      groups_->has_sign() ? add_groups<true, kTogether>(work) : add_groups<false, kTogether>(work);
+      groups_->has_sign() ? add_groups<true, Groups::kTogether>(work) : add_groups<false, Groups::kTogether>(work);
     }
   }
 
@@ -158,7 +159,7 @@ class GroupProducts {
     }
   }
 
-  Int products_[kTogether][kBlockRows][kPanels];
+  Int products_[Groups::kTogether][kBlockRows][kPanels];
   std::int64_t table_;  // of the first row and group, in what there is of each
   const Groups* groups_;
   Float (*sums_)[1][kPanels];
@@ -180,10 +181,10 @@ void coded_block(const CodedPart& work, std::int64_t row, int rows) {
   Groups groups[2];
   GroupProducts<Groups, kPanels> made[2];
   int turn = 0;
-  for (std::int64_t first = 0; first < work.groups; first += kTogether) {
+  for (std::int64_t first = 0; first < work.groups; first += Groups::kTogether) {
     const std::int64_t left = work.groups - first;
-    Groups& next = groups[first / kTogether % 2];
-    next.take(work, first, static_cast<int>(left < kTogether ? left : kTogether));
+    Groups& next = groups[first / Groups::kTogether % 2];
+    next.take(work, first, static_cast<int>(left < Groups::kTogether ? left : Groups::kTogether));
     for (int block = 0; block < rows; block += kBlockRows, turn ^= 1) {
       made[turn].multiply(work, row + block, rows - block < kBlockRows ? rows - block : kBlockRows, next, sums + block);
       made[turn ^ 1].add(work);
@@ -212,7 +213,8 @@ template <int kBits, int kPanels>
 void amx_coded_part(const CodedPart& work) {
   if (work.x.group == 32) return amx_coded_rows<kBits, kPanels, 8>(work);
   if (work.x.group == 64) return amx_coded_rows<kBits, kPanels, 16>(work);
-  amx_coded_rows<kBits, kPanels, 32>(work);
+  if (work.x.group == 128) return amx_coded_rows<kBits, kPanels, 32>(work);
+  amx_coded_rows<kBits, kPanels, 64>(work);
 }
 
 template <class T, int kBits>

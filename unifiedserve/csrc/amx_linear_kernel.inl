@@ -49,16 +49,17 @@ void put_sums(void* to) {
 
 // Adds the products of a step, whose rows of x lie `stride` bytes from each other, with the weights of each panel.
 template <class Multiply, int kHalves, int kPanels>
-void add_step(const void* x, std::int64_t stride, const void* weights, const void* next_weights) {
+void add_step(const void* x, std::int64_t stride, const void* weights, const void* next_weights,
+              std::int64_t weight_stride = kRegisterRowBytes) {
   load_register<x_of(0)>(x, stride);
-  load_register<weights_of(0)>(weights, kRegisterRowBytes);
+  load_register<weights_of(0)>(weights, weight_stride);
   Multiply::template run<sums_of(0, 0), x_of(0), weights_of(0)>();
   if constexpr (kHalves == 2) {
     load_register<x_of(1)>(static_cast<const char*>(x) + kRegisterRows * stride, stride);
     Multiply::template run<sums_of(1, 0), x_of(1), weights_of(0)>();
   }
   if constexpr (kPanels == 2) {
-    load_register<weights_of(1)>(next_weights, kRegisterRowBytes);
+    load_register<weights_of(1)>(next_weights, weight_stride);
     Multiply::template run<sums_of(0, 1), x_of(0), weights_of(1)>();
     if constexpr (kHalves == 2) Multiply::template run<sums_of(1, 1), x_of(1), weights_of(1)>();
   }

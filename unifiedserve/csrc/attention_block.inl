@@ -16,6 +16,24 @@ constexpr std::int64_t lane_stride_of(std::int64_t head_dim) {
 
 inline int whole_vectors(int count) { return static_cast<int>((count + kWidth - 1) / kWidth * kWidth); }
 
+// Products of blocks by vectors.
+template <class T>
+struct VectorProducts {
+  static constexpr int kSequenceRows = kSequenceBlock;  // of a sequence at once: their scores stay in the first cache
+  // Lanes that are multiplied for so many; those behind them are zeros.
+  static constexpr std::int64_t whole(std::int64_t lanes) { return lanes; }
+
+  // What `fetch` fetches may come meanwhile.
+  template <class Fetch = const NoFetch>
+  void multiply(const Multiplication& m, int rows, std::int64_t columns, Fetch& fetch = NoFetch{}) const {
+    unified::multiply<T>(m, rows, columns, fetch);
+  }
+};
+
+inline void fill_zeros(float* from, std::int64_t count) {
+  if (count > 0) std::memset(from, 0, static_cast<std::size_t>(count) * sizeof(float));
+}
+
 // Vectors of n elements each to lanes [lane_stride_of(n), kBlockKeys].
 template <class T, class Stored>
 void pack_keys(const Stored* const* keys, int count, std::int64_t n, float* out) {
@@ -164,6 +182,18 @@ void soften_row(float* scores, std::int64_t visible, int count, float scale, con
     if (count < kCount) return soften_row<T, kCount - kWidth>(scores, visible, count, scale, factors, row);
   }
   soften_scores<T, kCount>(scores, visible, scale, factors, row);
+}
+
+// Zeros behind a block's values, and behind a row's weights, up to the lanes that are multiplied.
+template <class T, class Products>
+void fill_values(int count, std::int64_t width, float* values) {
+  const std::int64_t lanes = lanes_of<T>(count);
+  fill_zeros(values + lanes * width, (Products::whole(lanes) - lanes) * width);
+}
+template <class T, class Products>
+void fill_weights(int count, float* weights) {
+  const std::int64_t weighed = whole_vectors(count) / Product<T>::kValues;  // lanes
+  fill_zeros(weights + weighed, Products::whole(lanes_of<T>(count)) - weighed);
 }
 
 }  // namespace

@@ -158,8 +158,9 @@ void soften(const AttentionTile<T, Stored>& tile, std::int64_t first_key, const 
   soften_rows(tile, first_key, work, 1, WeightFactors<decltype(factors)>{factors});
 }
 
-template <class T, class Stored>
+template <class T, class Stored, class Products = VectorProducts<T>>
 void attend(const AttentionTile<T, Stored>& tile, const AttentionTile<T, Stored>& following) {
+  const Products products;
   Workspace<T, Stored> work(tile);
   for (int row = 0; row < work.rows; ++row) {
     tile.maximum[row] = -__builtin_inff();
@@ -178,14 +179,17 @@ void attend(const AttentionTile<T, Stored>& tile, const AttentionTile<T, Stored>
     next = last ? find_keys(following, following.first_key) : find_keys(tile, first + kBlockKeys);
     keys.done = values.done = 0;
     pack_keys<T>(block.rows, block.count, tile.head_dim, work.keys);
-    multiply<T>({work.queries, work.lane_stride, work.keys, kBlockKeys, work.lanes, work.scores, kBlockKeys, false},
-                work.rows, whole_vectors(block.count), keys);
+    products.multiply({work.queries, work.lane_stride, work.keys, kBlockKeys, Products::whole(work.lanes), work.scores,
+                       kBlockKeys, false},
+                      work.rows, whole_vectors(block.count), keys);
     keys.all();
     soften(tile, first, work);
+    for (int row = 0; row < work.rows; ++row) fill_weights<T, Products>(block.count, work.scores + row * kBlockKeys);
     pack_values<T>(block.rows, tile.values, block.count, tile.head_dim, work.values);
-    multiply<T>(
-        {work.scores, kBlockKeys, work.values, work.width, lanes_of<T>(block.count), tile.out, work.width, true},
-        work.rows, work.width, values);
+    fill_values<T, Products>(block.count, work.width, work.values);
+    products.multiply({work.scores, kBlockKeys, work.values, work.width, Products::whole(lanes_of<T>(block.count)),
+                       tile.out, work.width, true},
+                      work.rows, work.width, values);
     values.all();
   }
 }

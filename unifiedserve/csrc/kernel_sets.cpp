@@ -15,6 +15,7 @@ KernelSet with_amx(KernelSet set) {
   set.float32.codes_in_parts = amx_takes_codes;
   set.bfloat16.codes_in_parts = amx_takes_codes;
   set.bfloat16.linear = kAmxProduct;
+  set.bfloat16 = with_attention(set.bfloat16, kAmxAttention);
   set.bfloat16.linear_in_parts = true;
   return set;
 }

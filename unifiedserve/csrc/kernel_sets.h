@@ -34,6 +34,19 @@ constexpr KernelSet with_products(KernelSet set, const CodedProducts& products) 
 
 using Bf16Product = void (*)(const LinearTile<BFloat16>& tile);
 
+struct Bf16Attention {
+  decltype(Kernels<BFloat16>::attend) attend;
+  decltype(Kernels<BFloat16>::attend_codes) attend_codes;
+  decltype(Kernels<BFloat16>::attend_sequence) attend_sequence;
+};
+
+constexpr Kernels<BFloat16> with_attention(Kernels<BFloat16> kernels, const Bf16Attention& attention) {
+  kernels.attend = attention.attend;
+  kernels.attend_codes = attention.attend_codes;
+  kernels.attend_sequence = attention.attend_sequence;
+  return kernels;
+}
+
 // Whether weights on their way from memory go into the second-level cache. Intel's processors have few lines at a time
 // on their way into the first one alone: half as many bytes a second.
 extern const bool kFetchIntoSecondLevel;
@@ -49,6 +62,7 @@ extern const CodedProducts kAvx2VnniProducts;
 extern const CodedProducts kAvx512VnniProducts;
 extern const Kernels<BFloat16> kBf16Kernels;  // but products of codes
 extern const Bf16Product kAmxProduct;
+extern const Bf16Attention kAmxAttention;
 extern const CodedProducts kAmxCodedProducts;
 
 extern const KernelSet kAvx2VnniKernels;

@@ -36,7 +36,7 @@ struct CodedRows {
   float* scales;       // [rows, inputs / group]
   float* sums;         // of a group's codes, [rows, inputs / group]
   std::int64_t inputs;
-  std::int64_t group;  // 16, 32, 64 or 128
+  std::int64_t group;  // 16, 32, 64, 128 or 256
 };
 
 // The same with codes of the weights: a weight is (code - zero) * scale. A zero need not be whole.
@@ -94,12 +94,16 @@ struct AttentionTile {
   float cap;  // of scores: cap * tanh(score / cap); 0: none
 
   float* scratch;  // attention_scratch() floats
-  float* out;      // [rows, padded(head_dim)], not yet divided by `sum`
+  float* out;      // [rows, padded(head_dim)], with room for padded rows; not yet divided by `sum`
   float* maximum;  // [rows]
   float* sum;      // [rows]
 };
 
-// Floats that a tile of `rows` needs: queries, keys, values, scores.
+// Registers compute so many rows at once: behind a tile's rows there is room up to the next multiple.
+constexpr std::int64_t kRowPadding = 16;
+constexpr std::int64_t padded_rows(std::int64_t rows) { return (rows + kRowPadding - 1) / kRowPadding * kRowPadding; }
+
+// Floats that a tile of `rows`, padded, needs: queries, keys, values, scores.
 constexpr std::int64_t attention_scratch(std::int64_t rows, std::int64_t head_dim) {
   return (rows + 2 * kBlockKeys) * padded(head_dim) + rows * kBlockKeys;
 }

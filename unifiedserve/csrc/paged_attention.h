@@ -79,7 +79,7 @@ class PagedAttention {
   float denominator(const Partial& result, std::int64_t row, std::int64_t head) const;
 
   std::int64_t group() const { return heads_ / kv_heads_; }
-  std::int64_t block_rows() const { return block_tokens() * group(); }
+  std::int64_t block_rows() const { return padded_rows(block_tokens() * group()); }
   std::int64_t block_tokens() const;
   std::int64_t partial_size() const { return block_rows() * (padded(head_dim_) + 2); }
   std::int64_t scratch_size() const { return 2 * partial_size() + attention_scratch(block_rows(), head_dim_); }

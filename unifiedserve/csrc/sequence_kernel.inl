@@ -11,7 +11,7 @@ void for_overlapping(std::int64_t n, Function f) {
   f(n - kWidth, kWidth);
 }
 
-template <class T>
+template <class T, class Products = VectorProducts<T>>
 class Sequence {
  public:
   explicit Sequence(const SequenceTile<T>& tile)
@@ -32,8 +32,8 @@ class Sequence {
     start();
     for (std::int64_t first = 0; first < tile_.length; first += kBlockKeys) {
       pack_block(first);
-      for (int row = 0; row < rows_; row += kSequenceBlock) {
-        attend(row, static_cast<int>(rows_ - row < kSequenceBlock ? rows_ - row : kSequenceBlock));
+      for (int row = 0; row < rows_; row += Products::kSequenceRows) {
+        attend(row, rows_ - row < Products::kSequenceRows ? rows_ - row : Products::kSequenceRows);
       }
     }
     for (int row = 0; row < rows_; ++row) {
@@ -96,26 +96,31 @@ class Sequence {
       prefetch(rows[i] + tile_.keys + tile_.head_dim);
     }
     pack_values<T>(rows, tile_.keys, count_, tile_.head_dim, values_);
+    fill_values<T, Products>(count_, width_, values_);
   }
 
   // Some queries and the block of keys at hand.
   void attend(int row, int rows) {
     const int count = whole_vectors(count_);
     float* const out = out_ + row * width_;
-    multiply<T>(
-        {queries_ + row * stride_, stride_, keys_, kBlockKeys, lanes_of<T>(tile_.head_dim), scores_, kBlockKeys, false},
-        rows, count);
+    products_.multiply({queries_ + row * stride_, stride_, keys_, kBlockKeys,
+                        Products::whole(lanes_of<T>(tile_.head_dim)), scores_, kBlockKeys, false},
+                       rows, count);
     for (int i = 0; i < rows; ++i) {
-      soften_row<T>(scores_ + static_cast<std::int64_t>(i) * kBlockKeys, count_, count, tile_.scale, NoFactors{},
+      float* const scores = scores_ + static_cast<std::int64_t>(i) * kBlockKeys;
+      soften_row<T>(scores, count_, count, tile_.scale, NoFactors{},
                     {out + i * width_, width_, maximum_ + row + i, sum_ + row + i});
+      fill_weights<T, Products>(count_, scores);
     }
-    multiply<T>({scores_, kBlockKeys, values_, width_, lanes_of<T>(count_), out, width_, true}, rows, width_);
+    products_.multiply({scores_, kBlockKeys, values_, width_, Products::whole(lanes_of<T>(count_)), out, width_, true},
+                       rows, width_);
   }
 
   std::int64_t head_size() const { return stride_ * Product<T>::kValues; }
   T* rotated(std::int64_t row) const { return reinterpret_cast<T*>(rotated_) + row * head_size(); }
 
   const SequenceTile<T>& tile_;
+  [[no_unique_address]] Products products_;
   int rows_;
   std::int64_t width_;
   std::int64_t stride_;  // in lanes, of queries and rotated keys

@@ -21,7 +21,7 @@ from unifiedserve.models.dummy import DummyTensors
 from unifiedserve.models.loading import networks_of_checkpoint
 from unifiedserve.models.matrices import head_matrix, known_matrices, language_matrices, tower_block, tower_matrix
 from unifiedserve.placement import Network
-from unifiedserve.quantization.on_the_fly import DEFAULTS, OnTheFly, SchemeOf
+from unifiedserve.quantization.on_the_fly import DEFAULTS, OF_TOWERS, OnTheFly, SchemeOf
 from unifiedserve.quantization.read import QuantizedTensors, quantization_config, require_plain
 from unifiedserve.ranks.parts import Cut, RankPart, parts_of
 
@@ -72,7 +72,7 @@ def weight_source(
         _require_tower(stored, f"--vision-quantization {vision}")
     tensors: Weights = _part_of(stored, part, model_config)
     if vision != "none":
-        tensors = OnTheFly(tensors, lambda name: DEFAULTS[_BITS[vision]] if tower_matrix(name) else None)
+        tensors = OnTheFly(tensors, lambda name: OF_TOWERS[_BITS[vision]] if tower_matrix(name) else None)
     if language != "none":
         scheme_of = schemes(_BITS[language], model_config)
         tensors = OnTheFly(

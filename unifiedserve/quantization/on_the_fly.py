@@ -12,7 +12,8 @@ from unifiedserve.quantization.scheme import GROUPS, Scheme
 
 #: what to quantise to, by bits
 DEFAULTS = {4: Scheme(4, 32), 8: Scheme(8, 128)}
-
+#: the same of vision towers, whose products have many rows: sums of large groups meet few scales
+OF_TOWERS = {8: Scheme(8, 256)}
 
 SchemeOf = Callable[[str], Scheme | None]
 

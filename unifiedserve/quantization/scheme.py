@@ -5,7 +5,8 @@ from typing import NamedTuple
 from unifiedserve.errors import ConfigError
 
 #: the numbers of inputs that share a scale in what kernels take
-GROUPS = (128, 64, 32, 16)
+GROUPS = (256, 128, 64, 32, 16)
+_LARGEST_STORED = 128  # of a file's matrices: larger groups of activations are coarser
 
 
 class Scheme(NamedTuple):
@@ -16,13 +17,13 @@ class Scheme(NamedTuple):
 
 
 def kernel_group(name: str, inputs: int, stored: int) -> int:
-    """Return the largest of GROUPS that divides a matrix's `stored` group. It has so many inputs.
+    """Return the largest of GROUPS, up to 128, that divides a matrix's `stored` group. It has so many inputs.
 
     Raises ConfigError naming the tensor if there is none, or the stored group does not divide the inputs.
     """
     if stored < 1 or inputs % stored:
         raise ConfigError(f"{name}: groups of {stored} do not divide its {inputs} inputs")
     for group in GROUPS:
-        if stored % group == 0:
+        if group <= _LARGEST_STORED and stored % group == 0:
             return group
     raise ConfigError(f"{name}: groups of {stored} inputs (of {inputs}) are not multiples of 16, as kernels need them")

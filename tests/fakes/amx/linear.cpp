@@ -1,4 +1,5 @@
-// Products as they are computed on processors with AMX, for tests to call; its instructions may be stand-ins.
+// Products and attention as they are computed on processors with AMX, for tests to call; its instructions may be
+// stand-ins.
 #include "linear.h"
 
 #include <sys/mman.h>
@@ -10,6 +11,7 @@
 #include "instructions.h"
 #include "kernel_sets.h"
 #include "native/instruction_sets.h"
+#include "sequence_attention.h"
 
 namespace unified {
 
@@ -20,6 +22,7 @@ const KernelSet& current_kernels() {
     KernelSet found{"amx", {}, kBf16Kernels};
     found.bfloat16.linear = kAmxProduct;
     found.bfloat16.linear_in_parts = true;
+    found.bfloat16 = with_attention(found.bfloat16, kAmxAttention);
     found.bfloat16.codes_in_parts = amx_takes_codes;
     return with_products(found, kAmxCodedProducts);
   }();
@@ -58,14 +61,23 @@ class GuardedCopy {
   const void* data_;
 };
 
-bool multiplied(int threads, const BFloat16* x, std::int64_t rows, const unified::Weight<BFloat16>& weight, float* y,
-                bool accumulate) {
+// Calls run() where this processor's AMX, or else the stand-in, carries the instructions out; returns whether registers
+// were left as they were configured.
+template <class Run>
+bool with_instructions(Run run) {
   std::optional<fake::Instructions> stand_ins;
   if (!native::has_amx() || !native::may_use_amx()) stand_ins.emplace();
-  const GuardedCopy guarded(x, rows * weight.inputs * static_cast<std::int64_t>(sizeof(BFloat16)));
-  unified::ThreadPool pool(threads);
-  unified::linear(pool, guarded.as<BFloat16>(), rows, weight, y, accumulate);
+  run();
   return fake::tile_unit.configured();
+}
+
+bool multiplied(int threads, const BFloat16* x, std::int64_t rows, const unified::Weight<BFloat16>& weight, float* y,
+                bool accumulate) {
+  const GuardedCopy guarded(x, rows * weight.inputs * static_cast<std::int64_t>(sizeof(BFloat16)));
+  return with_instructions([&] {
+    unified::ThreadPool pool(threads);
+    unified::linear(pool, guarded.as<BFloat16>(), rows, weight, y, accumulate);
+  });
 }
 
 }  // namespace
@@ -85,4 +97,17 @@ extern "C" bool amx_codes(int threads, const BFloat16* x, std::int64_t rows, con
   const GuardedCopy weights(panels, unified::round_up(outputs, unified::kPanelOutputs) * inputs * bits / 8);
   const unified::WeightCodes codes{bits, group, scales, zeros};
   return multiplied(threads, x, rows, {weights.as<std::uint8_t>(), bias, outputs, inputs, codes}, y, accumulate);
+}
+
+// Likewise, attention among sequences of `length` rows each.
+extern "C" bool amx_sequences(int threads, const BFloat16* qkv, std::int64_t rows, std::int64_t heads,
+                              std::int64_t head_dim, const float* cosine, const float* sine, float scale,
+                              std::int64_t length, BFloat16* out) {
+  const GuardedCopy guarded(qkv, rows * 3 * heads * head_dim * static_cast<std::int64_t>(sizeof(BFloat16)));
+  const unified::SequenceGroup group{0, rows / length, length};
+  return with_instructions([&] {
+    unified::ThreadPool pool(threads);
+    unified::attend_sequences<BFloat16>(pool, {guarded.as<BFloat16>(), rows, heads, head_dim, cosine, sine, scale},
+                                        std::span(&group, 1), out);
+  });
 }
