@@ -1,5 +1,6 @@
 """Set up a worker's process, however it is started: its imports, its name, its parent's end and its exit code."""
 
+import importlib
 import logging
 import os
 import warnings
@@ -23,6 +24,7 @@ def prepare_interpreter() -> None:
     warnings.filterwarnings("ignore", LARGE_IMAGE_WARNING)
     with bare_models():
         load_transformers()
+    importlib.import_module("flashcodec._core")  # FFmpeg: the first medium finds its layouts without opening files
 
 
 def become_worker(parent: int, prepare: Callable[[], None], spec: WorkerSpec) -> NoReturn:
