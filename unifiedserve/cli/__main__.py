@@ -49,7 +49,6 @@ def main() -> None:
     if serves and "--help" not in sys.argv:
         with suppress(OSError):  # it is started again when it is wanted
             start_early()
-    if serves:
         begin_keeping("server")
     spare_threads()
     try:
