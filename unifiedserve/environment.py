@@ -20,10 +20,14 @@ def spare_threads() -> None:
     os.environ.setdefault(_THREADS_OF_NUMPY, "1")
 
 
+def environment_of_readers() -> dict[str, str]:
+    """Return that of this process without secrets, in which numpy starts no threads."""
+    return {**environment_without_secrets(), _THREADS_OF_NUMPY: "1"}
+
+
 def environment_of_workers() -> dict[str, str]:
     """Return that of this process without secrets, with what libraries read when they are imported."""
     return {
         "OMP_WAIT_POLICY": "PASSIVE",  # spinning threads take the cores of other workers
-        **environment_without_secrets(),
-        _THREADS_OF_NUMPY: "1",
+        **environment_of_readers(),
     }

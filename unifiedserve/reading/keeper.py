@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from unifiedserve.environment import environment_without_secrets
+from unifiedserve.environment import environment_of_readers
 from unifiedserve.reading.jobs import Setup
 from unifiedserve.reading.peers import PID_BYTES
 from unifiedserve.stopped import is_stopped
@@ -44,8 +44,9 @@ class _Running(NamedTuple):
         asker, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             command = [sys.executable, "-m", _MODULE, str(theirs.fileno()), msgspec.json.encode(setup).decode()]
-            environment = {**environment_without_secrets(), "OPENBLAS_NUM_THREADS": "1"}
-            process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment, stdin=subprocess.DEVNULL)
+            process = subprocess.Popen(
+                command, pass_fds=[theirs.fileno()], env=environment_of_readers(), stdin=subprocess.DEVNULL
+            )
             return cls(process, asker)
 
     def end(self) -> None:
