@@ -7,7 +7,7 @@ class RegisterProducts {
  public:
   static constexpr int kSequenceRows = 2 * kBlockRows;
   static constexpr int kFetches = 16;  // with each step: the few steps of few rows fetch a block
-  // Those of whole registers.
+  // Lanes of which whole registers are made, zeros behind the last.
   static constexpr std::int64_t whole(std::int64_t lanes) { return (lanes + kStepLanes - 1) / kStepLanes * kStepLanes; }
 
   RegisterProducts() { configure_block(kBlockRows); }
