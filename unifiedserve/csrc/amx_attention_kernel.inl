@@ -33,13 +33,8 @@ class RegisterProducts {
  private:
   template <int kHalves, int kPanels, class Fetch>
   static void block(const Multiplication& m, int row, std::int64_t column, Fetch& fetch) {
-    float* const out = m.out + row * m.out_stride + column;
-    if (m.accumulate) {
-      for_sums<kHalves, kPanels>(
-          out, m.out_stride, []<int kSums>(float* sums, std::int64_t stride) { load_register<kSums>(sums, stride); });
-    } else {
-      zero_sums<kHalves, kPanels>();
-    }
+    const BlockSums sums{m.out + row * m.out_stride + column, m.out_stride, m.accumulate, nullptr};
+    sums.begin<kHalves, kPanels>();
     const float* left = m.left + row * m.left_stride;
     const float* right = m.right + column;
     for (std::int64_t lane = 0; lane < m.depth; lane += kStepLanes) {
@@ -48,20 +43,7 @@ class RegisterProducts {
       for (int i = 0; i < kFetches; ++i) fetch.lane();
       right += kStepLanes * m.right_stride;
     }
-    for_sums<kHalves, kPanels>(
-        out, m.out_stride, []<int kSums>(float* sums, std::int64_t stride) { store_register<kSums>(sums, stride); });
-  }
-
-  // Calls call<register>(where it is in `out`, bytes from a row to the next).
-  template <int kHalves, int kPanels, class Call>
-  static void for_sums(float* out, std::int64_t stride, Call call) {
-    const auto half = [&]<int kHalf>() {
-      float* const sums = out + kHalf * kRegisterRows * stride;
-      call.template operator()<sums_of(kHalf, 0)>(sums, 4 * stride);
-      if constexpr (kPanels == 2) call.template operator()<sums_of(kHalf, 1)>(sums + kPanelOutputs, 4 * stride);
-    };
-    half.template operator()<0>();
-    if constexpr (kHalves == 2) half.template operator()<1>();
+    sums.put<kHalves, kPanels>();
   }
 };
 

@@ -1,7 +1,7 @@
 // Matrix products of bfloat16 in AMX's registers: 16 lanes of a panel fill one as they lie, and 32 rows
 // meet two panels in four registers of sums. A product of registers takes 16 cycles, however few rows there are, in
 // which memory brings less than its weights: so few rows are multiplied as many are, and a row's sums are always the
-// same. A block's rows lie in the order of registers while the weights of all outputs pass.
+// same. They go between registers and memory as they are, so that a sum goes on where a part of the inputs ended.
 namespace unified {
 namespace {
 
@@ -80,79 +80,156 @@ void zero_sums() {
   if constexpr (kHalves == 2 && kPanels == 2) zero_register<sums_of(1, 1)>();
 }
 
-// A part of the lanes of a block's rows.
-class PackedRows {
- public:
-  PackedRows(const LinearTile<BFloat16>& tile, std::int64_t row, int rows, std::int64_t first_lane, std::int64_t steps)
-      : steps_(steps) {
-    const std::int64_t stride = tile.inputs * static_cast<std::int64_t>(sizeof(BFloat16));
-    const char* x = reinterpret_cast<const char*>(tile.x) + row * stride + first_lane * 4;
-    for (int r = 0; r < rows; ++r, x += stride) {
-      for (std::int64_t step = 0; step < steps; ++step)
-        std::memcpy(values_[step][r], x + step * kRegisterRowBytes, kRegisterRowBytes);
+// A part of the inputs of a block's rows.
+struct BlockRows {
+  const char* x;
+  std::int64_t stride;  // in bytes, from a row to the next
+  std::int64_t steps;
+  bool come_first;  // the weights that follow are not in a near cache yet
+};
+
+template <int kNumber>
+using Register = std::integral_constant<int, kNumber>;
+
+// Where a block's sums are.
+struct BlockSums {
+  float* y;
+  std::int64_t stride;
+  bool begun;         // they go on from what is there
+  const float* bias;  // with which others begin, or null
+
+  template <int kHalves, int kPanels>
+  void begin() const {
+    if (begun) {
+      for_each<kHalves, kPanels>(
+          [](float* from, std::int64_t bytes, auto sums, int) { load_register<sums>(from, bytes); });
+    } else if (bias != nullptr) {
+      for_each<kHalves, kPanels>(
+          [&](float*, std::int64_t, auto sums, int panel) { load_register<sums>(bias + panel * kPanelOutputs, 0); });
+    } else {
+      zero_sums<kHalves, kPanels>();
     }
   }
 
-  std::int64_t steps() const { return steps_; }
-  const void* rows(std::int64_t step) const { return values_[step]; }
+  template <int kHalves, int kPanels>
+  void put() const {
+    for_each<kHalves, kPanels>([](float* to, std::int64_t bytes, auto sums, int) { store_register<sums>(to, bytes); });
+  }
 
  private:
-  std::int64_t steps_;
-  alignas(64) char values_[kPartSteps][kBlockRows][kRegisterRowBytes];
+  // Calls call(where they are, bytes from a row to the next, which register has them, panel).
+  template <int kHalves, int kPanels, class Call>
+  void for_each(Call call) const {
+    const std::int64_t bytes = stride * static_cast<std::int64_t>(sizeof(float));
+    const auto half = [&]<int kHalf>() {
+      float* const from = y + kHalf * kRegisterRows * stride;
+      call(from, bytes, Register<sums_of(kHalf, 0)>{}, 0);
+      if constexpr (kPanels == 2) call(from + kPanelOutputs, bytes, Register<sums_of(kHalf, 1)>{}, 1);
+    };
+    half.template operator()<0>();
+    if constexpr (kHalves == 2) half.template operator()<1>();
+  }
 };
+
+// A step's weights of a panel.
+inline void fetch_step(const float* weights) {
+#pragma GCC unroll 16
+  for (int lane = 0; lane < kRegisterRows; ++lane) __builtin_prefetch(weights + lane * kLaneFloats, 0, 2);
+}
 
 // Of rows for which the registers are configured; from a panel to the next there are `stride` floats.
 template <int kHalves, int kPanels>
-void amx_block(const PackedRows& x, const float* weights, std::int64_t stride, const TileTarget<BFloat16>& target,
-               int rows) {
-  zero_sums<kHalves, kPanels>();
-  for (std::int64_t step = 0; step < x.steps(); ++step, weights += kStepLanes * kLaneFloats) {
-    add_step<MultiplyPairs, kHalves, kPanels>(x.rows(step), kRegisterRowBytes, weights, weights + stride);
+void amx_block(const BlockRows& rows, const float* weights, std::int64_t stride, const BlockSums& sums) {
+  sums.begin<kHalves, kPanels>();
+  for (std::int64_t step = 0; step < rows.steps; ++step, weights += kStepLanes * kLaneFloats) {
+    for (int panel = 0; rows.come_first && panel < kPanels; ++panel) fetch_step(weights + (kPanels + panel) * stride);
+    add_step<MultiplyPairs, kHalves, kPanels>(rows.x + step * kRegisterRowBytes, rows.stride, weights,
+                                              weights + stride);
   }
-  Float sums[kHalves * kRegisterRows][1][kPanels];
-  put_sums<kHalves, kPanels>(sums);
-  TileTarget<BFloat16> row = target;
-  for (int r = 0; r < rows; ++r, row.y += row.stride) row.add_sums(sums[r]);
+  sums.put<kHalves, kPanels>();
 }
 
-// All outputs of a block's rows, of a part of the lanes; a row has `all` lanes.
+// The same of `outputs` that do not fill the last panel.
+template <int kHalves, int kPanels>
+void amx_part_of_block(const BlockRows& rows, const float* weights, std::int64_t stride, const BlockSums& sums,
+                       int count, std::int64_t outputs) {
+  Float whole[kHalves * kRegisterRows][kPanels] = {};
+  const auto for_sums = [&](auto call) {
+    for (int r = 0; r < count; ++r) {
+      for (int p = 0; p < kPanels; ++p) {
+        const std::int64_t first = p * kPanelOutputs;
+        call(sums.y + r * sums.stride + first, whole[r][p], outputs - first < kWidth ? outputs - first : kWidth);
+      }
+    }
+  };
+  if (sums.begun) for_sums([](const float* y, Float& sum, std::int64_t left) { sum = take(y, left); });
+  amx_block<kHalves, kPanels>(rows, weights, stride,
+                              {reinterpret_cast<float*>(whole), kPanels * kPanelOutputs, sums.begun, sums.bias});
+  for_sums([](float* y, const Float& sum, std::int64_t left) { put(y, sum, left); });
+}
+
+// All outputs of a block's `count` rows, from `row` and the lane `first` on; a row has `all` lanes.
 template <int kHalves>
-void amx_outputs(const LinearTile<BFloat16>& tile, const PackedRows& x, std::int64_t row, int rows, std::int64_t first,
-                 std::int64_t all) {
+void amx_outputs(const LinearTile<BFloat16>& tile, const BlockRows& rows, std::int64_t row, int count,
+                 std::int64_t first, std::int64_t all) {
+  const std::int64_t stride = all * kLaneFloats;
+  const bool begun = tile.accumulate || first > 0;
   for (std::int64_t output = 0; output < tile.outputs; output += kBlockPanels * kPanelOutputs) {
     const float* const weights = tile.panels + output * all + first * kLaneFloats;
-    const TileTarget<BFloat16> target = target_of<BFloat16>(tile, output, row, first > 0);
-    if (tile.outputs - output > kPanelOutputs) {
-      amx_block<kHalves, 2>(x, weights, all * kLaneFloats, target, rows);
+    const std::int64_t left = tile.outputs - output;
+    float bias[kBlockPanels * kPanelOutputs];
+    const bool has_bias = tile.bias != nullptr && !begun;
+    if (has_bias) floats_of<kBlockPanels * kPanelOutputs>(tile.bias + output, left, bias);
+    const BlockSums sums{tile.y + row * tile.y_stride + output, tile.y_stride, begun, has_bias ? bias : nullptr};
+    if (left >= kBlockPanels * kPanelOutputs) {
+      amx_block<kHalves, 2>(rows, weights, stride, sums);
+    } else if (left > kPanelOutputs) {
+      amx_part_of_block<kHalves, 2>(rows, weights, stride, sums, count, left);
+    } else if (left == kPanelOutputs) {
+      amx_block<kHalves, 1>(rows, weights, stride, sums);
     } else {
-      amx_block<kHalves, 1>(x, weights, all * kLaneFloats, target, rows);
+      amx_part_of_block<kHalves, 1>(rows, weights, stride, sums, count, left);
     }
   }
 }
 
 // The first `lanes` of the inputs' `all`, a part of them after the other.
 inline void amx_lanes(const LinearTile<BFloat16>& tile, std::int64_t lanes, std::int64_t all) {
+  const std::int64_t stride = tile.inputs * static_cast<std::int64_t>(sizeof(BFloat16));
   int configured = 0;  // rows
   for (std::int64_t first = 0; first < lanes; first += kPartSteps * kStepLanes) {
     const std::int64_t left = (lanes - first) / kStepLanes;
     for (std::int64_t row = 0; row < tile.rows; row += kBlockRows) {
-      const int rows = static_cast<int>(tile.rows - row < kBlockRows ? tile.rows - row : kBlockRows);
-      if (rows != configured) configure_block(configured = rows);
-      const PackedRows x(tile, row, rows, first, left < kPartSteps ? left : kPartSteps);
-      if (rows > kRegisterRows) {
-        amx_outputs<2>(tile, x, row, rows, first, all);
+      const int count = static_cast<int>(tile.rows - row < kBlockRows ? tile.rows - row : kBlockRows);
+      if (count != configured) configure_block(configured = count);
+      const BlockRows rows{reinterpret_cast<const char*>(tile.x) + row * stride + first * 4, stride,
+                           left < kPartSteps ? left : kPartSteps, row == 0};
+      if (count > kRegisterRows) {
+        amx_outputs<2>(tile, rows, row, count, first, all);
       } else {
-        amx_outputs<1>(tile, x, row, rows, first, all);
+        amx_outputs<1>(tile, rows, row, count, first, all);
       }
     }
   }
   release_registers();
 }
 
+inline void add_bias(const LinearTile<BFloat16>& tile) {
+  for (std::int64_t row = 0; tile.bias != nullptr && row < tile.rows; ++row) {
+    float* const y = tile.y + row * tile.y_stride;
+    for_vectors(tile.outputs, [&](std::int64_t i, std::int64_t count) {
+      put(y + i, take(y + i, count) + take(tile.bias + i, count), count);
+    });
+  }
+}
+
 inline void amx_linear(const LinearTile<BFloat16>& tile) {
   const std::int64_t all = tile.inputs * static_cast<std::int64_t>(sizeof(BFloat16)) / 4;
   const std::int64_t whole = all / kStepLanes * kStepLanes;
-  if (whole > 0) amx_lanes(tile, whole, all);
+  if (whole > 0) {
+    if (tile.accumulate) add_bias(tile);  // sums that go on begin with none
+    amx_lanes(tile, whole, all);
+  }
   if (whole == all) return;
   for (std::int64_t output = 0; output < tile.outputs; output += kPanelOutputs) {
     const float* const weights = tile.panels + output * all + whole * kLaneFloats;

@@ -1,5 +1,6 @@
 // Matrix products of codes: sums of a group's products are exact integers, and meet zeros and scales once a group.
-// They are below 2**24, so that floats hold them, and whole zeros leave them exact.
+// Of up to 256 inputs they are below 2**24, so that floats hold them, and whole zeros leave them exact. Of a group of
+// all inputs they are rounded once, everywhere in the same way.
 namespace unified {
 namespace {
 
@@ -176,10 +177,7 @@ template <class T>
 TileTarget<float> with_floats(const TileTarget<T>& target, float* floats) {
   TileTarget<float> same{target.y, target.stride, nullptr, target.outputs, target.accumulate};
   if (target.bias == nullptr) return same;
-  for (std::int64_t first = 0; first < kWideVectors * kWidth && first < target.outputs; first += kWidth) {
-    const std::int64_t left = target.outputs - first;
-    store(floats + first, take(target.bias + first, left < kWidth ? left : kWidth));
-  }
+  floats_of<kWideVectors * kWidth>(target.bias, target.outputs, floats);
   same.bias = floats;
   return same;
 }
@@ -208,7 +206,8 @@ void for_coded_parts(const CodedTile<T>& tile, std::int64_t inputs, Run run) {
 
 template <class T, int kBits>
 void linear_codes(const CodedTile<T>& tile) {
-  for_coded_parts<kBits, kWideVectors>(tile, kPartInputs, [](const CodedPart& work, bool wide) {
+  const std::int64_t inputs = tile.x.group > kPartInputs ? tile.x.group : kPartInputs;  // a part has whole groups
+  for_coded_parts<kBits, kWideVectors>(tile, inputs, [](const CodedPart& work, bool wide) {
     if (wide) return coded_part<kBits, kWideVectors>(work);
     coded_part<kBits, kPanelVectors>(work);
   });

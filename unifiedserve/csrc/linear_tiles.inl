@@ -163,6 +163,14 @@ struct TileTarget {
   }
 };
 
+// `count` values, or the first kMost of them, and zeros that fill the last vector.
+template <int kMost, class T>
+void floats_of(const T* values, std::int64_t count, float* floats) {
+  for (std::int64_t first = 0; first < kMost && first < count; first += kWidth) {
+    store(floats + first, take(values + first, count - first < kWidth ? count - first : kWidth));
+  }
+}
+
 // Of a tile from `output` and `row` on, and a part of its lanes: the first part adds the bias.
 template <class T, class Tile>
 TileTarget<T> target_of(const Tile& tile, std::int64_t output, std::int64_t row, bool begun) {

@@ -98,21 +98,27 @@ struct Rounded {
 
 template <class T>
 Rounded round_to_codes(const T* x, std::int64_t n, std::int8_t* codes) {
-  constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: adding it leaves an integer in the low bits
-  constexpr float kLeast = 1e-30F;       // smaller ones have no inverse
-  Float highest = splat(kLeast);
-  for_vectors(n, [&](std::int64_t i, std::int64_t count) {
-    const Float value = take(x + i, count);
-    highest = greater(greater(value, -value), highest);
-  });
-  const float most = maximum(highest);
+  constexpr float kRound = 12582912.0F;              // 1.5 * 2^23: adding it leaves an integer in the low bits
+  constexpr float kLeast = 1e-30F;                   // smaller ones have no inverse
+  Float highest[] = {splat(kLeast), splat(kLeast)};  // two, so that none waits for the last comparison
+  const auto compare = [&](int which, Float value) {
+    highest[which] = greater(greater(value, -value), highest[which]);
+  };
+  const std::int64_t pairs = n / (2 * kWidth) * (2 * kWidth);
+  for (std::int64_t i = 0; i < pairs; i += 2 * kWidth) {
+    compare(0, load(x + i));
+    compare(1, load(x + i + kWidth));
+  }
+  for_vectors(n - pairs, [&](std::int64_t i, std::int64_t count) { compare(0, take(x + pairs + i, count)); });
+  const float most = maximum(greater(highest[0], highest[1]));
   const float factor = 127.0F / most;
   Int total = {};
   for_vectors(n, [&](std::int64_t i, std::int64_t count) {
-    std::int8_t rounded[kWidth];
     const Int code =
         __builtin_bit_cast(Int, take(x + i, count) * factor + kRound) - __builtin_bit_cast(Int, splat(kRound));
     total += code;
+    if (count == kWidth) return store_codes(codes + i, code);
+    std::int8_t rounded[kWidth];
     store_codes(rounded, code);
     std::memcpy(codes + i, rounded, static_cast<std::size_t>(count));
   });

@@ -63,8 +63,17 @@ class ThreadPool {
 template <class Task>
 void for_rows(ThreadPool& pool, std::int64_t rows, std::int64_t width, Task&& task) {
   constexpr std::int64_t kWorthSharing = 32 << 10;
-  if (rows * width >= kWorthSharing) return pool.run(rows, task);
-  for (std::int64_t row = 0; row < rows; ++row) task(row, 0);
+  constexpr std::int64_t kOfTask = 16 << 10;
+  const auto for_range = [&](std::int64_t first, std::int64_t last, int thread) {
+    for (std::int64_t row = first; row < last; ++row) task(row, thread);
+  };
+  if (rows * width < kWorthSharing) return for_range(0, rows, 0);
+  // Neighbours go to one thread: what is written of them may share lines of cache.
+  const std::int64_t fair = std::max<std::int64_t>(rows / (4 * pool.threads()), 1);
+  const std::int64_t together = std::clamp<std::int64_t>(kOfTask / width, 1, fair);
+  pool.run((rows + together - 1) / together, [&](std::int64_t number, int thread) {
+    for_range(number * together, std::min((number + 1) * together, rows), thread);
+  });
 }
 
 }  // namespace unified
