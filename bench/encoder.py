@@ -33,13 +33,14 @@ from unifiedserve.device.cpu.matrix import Matrix
 from unifiedserve.device.cpu.modules import PanelLinear, in_panels
 from unifiedserve.device.cpu.panels import by_panel, to_panels
 from unifiedserve.doctor.machine import describe_machine
+from unifiedserve.engine.weight_source import tower_scheme
 from unifiedserve.messages.media import MediaKind, MediaPlan
 from unifiedserve.models.families.qwen2_5_vl.rules import MediaRules, resized
 from unifiedserve.models.families.qwen2_5_vl.vision_layout import Geometry, Run, unit_layout, window_layout
 from unifiedserve.models.families.qwen2_5_vl.vision_tower import VisionTower
 from unifiedserve.models.hub import load_transformers
-from unifiedserve.quantization.on_the_fly import OF_TOWERS
 from unifiedserve.quantization.quantize import quantize
+from unifiedserve.quantization.scheme import fitting
 
 VISION = {
     "depth": 12,
@@ -81,18 +82,21 @@ def make_tower(dtype: torch.dtype) -> Any:
     return tower.eval().requires_grad_(False)
 
 
-def laid_out(tower: Any, layer: Callable[[Any], Any] = in_panels) -> Any:
+def laid_out(tower: Any, layer: Callable[[Any, str], Any] = lambda module, name: in_panels(module)) -> Any:
     """Return a copy whose linear layers have their weights in panels, as a server has them."""
     ours = copy.deepcopy(tower)
     for name, module in list(ours.named_modules()):
         if isinstance(module, torch.nn.Linear):
-            ours.set_submodule(name, layer(module))
+            ours.set_submodule(name, layer(module, f"visual.{name}.weight"))
     return ours
 
 
-def in_codes(module: Any) -> PanelLinear:
+def in_codes(module: Any, name: str) -> PanelLinear:
     """Return a linear layer whose weights are codes of 8 bits, as --vision-quantization int8 makes them."""
-    codes, scales, zeros, _ = quantize(module.weight, OF_TOWERS[8])
+    wanted = tower_scheme(8, name)
+    scheme = wanted and fitting(wanted, module.in_features)
+    assert scheme, name
+    codes, scales, zeros, _ = quantize(module.weight, scheme)
     tables = (by_panel(table.half()) for table in (scales, zeros))
     return PanelLinear(Matrix(to_panels(codes), *module.weight.shape, *tables), module.bias)
 

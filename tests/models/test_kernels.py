@@ -130,9 +130,8 @@ def test_a_matrix_may_begin_anywhere_in_memory(start: int) -> None:
 @given(
     rows=st.integers(0, 20) | st.integers(0, 300),
     outputs=st.integers(1, 90),
-    groups=st.integers(1, 12),
-    group=st.sampled_from([16, 32, 64, 128, 256]),
-    bits=st.sampled_from([4, 8]),
+    codes_of=st.tuples(st.sampled_from([4, 8]), st.integers(1, 12), st.sampled_from([16, 32, 64, 128, 256]))
+    | st.tuples(st.just(8), st.just(1), st.integers(5, 80).map(lambda units: 64 * units)),
     whole=st.booleans(),
     dtype=st.sampled_from(DTYPES),
     seed=st.integers(0, 2**32),
@@ -141,14 +140,13 @@ def test_codes(
     instruction_set: str,
     rows: int,
     outputs: int,
-    groups: int,
-    group: int,
-    bits: int,
+    codes_of: tuple[int, int, int],
     whole: bool,
     dtype: torch.dtype,
     seed: int,
 ) -> None:
     """x of whole numbers whose largest is 127 has codes without an error, so the product is exact, too."""
+    bits, groups, group = codes_of
     random = torch.Generator().manual_seed(seed)
     x = torch.randint(-127, 128, (rows, groups, group), generator=random)
     x[:, :, 0] = 127
@@ -200,18 +198,21 @@ def test_codes_with_what_follows(
     torch.testing.assert_close(y.double(), expected, rtol=tolerance, atol=1e-6)
 
 
-@pytest.mark.parametrize("bits", [4, 8])
-@pytest.mark.parametrize("group", [16, 32, 64, 128, 256])
+@pytest.mark.parametrize(
+    ("bits", "groups", "group"),
+    [*((bits, 9, group) for bits in (4, 8) for group in (16, 32, 64, 128, 256)), (8, 1, 448), (8, 1, 4160)],
+)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_row_of_codes_does_not_depend_on_the_others(
-    instruction_set: str, dtype: torch.dtype, group: int, bits: int
+    instruction_set: str, dtype: torch.dtype, group: int, groups: int, bits: int
 ) -> None:
-    outputs, inputs = 90, 9 * group
+    outputs, inputs = 90, groups * group
     random = torch.Generator().manual_seed(group + bits)
     codes = torch.randint(0, 2**bits, (outputs, inputs), dtype=torch.uint8, generator=random)
-    tables = [by_panel(torch.rand(outputs, 9, generator=random).half()) for _ in range(2)]
+    tables = [by_panel(torch.rand(outputs, groups, generator=random).half()) for _ in range(2)]
     bias = torch.randn(outputs, generator=random).to(dtype)
-    weight = _core.Weight(to_panels(codes if bits == 8 else pack_halves(codes)), outputs, inputs, bias, *tables)
+    panels = to_panels(codes if bits == 8 else pack_halves(codes))
+    weight = _core.Weight(panels, outputs, inputs, bias, *tables)
     x = torch.randn(300, inputs, generator=random).to(dtype)
 
     def product(rows: Tensor) -> Tensor:

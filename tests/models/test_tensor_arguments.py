@@ -192,7 +192,11 @@ def test_types(call: Callable[..., object], change: dict[str, Any], message: str
         (code_weight, {"inputs": 48}, r"panels: expected shape \[panels=1, lanes=12, .*\], got \[1, 16, 16, 4\]"),
         (code_weight, {"zeros": torch.zeros(1, 1, 16, dtype=torch.float16)}, r"zeros: expected shape .*groups=2"),
         (code_weight, {"zeros": None}, "codes need scales and zeros"),
-        (code_weight, EIGHTS, "scales: expected groups of 16, 32, 64, 128 or 256 inputs, got 8 for 64 inputs"),
+        (
+            code_weight,
+            EIGHTS,
+            "scales: expected groups of 16, 32, 64, 128 or 256 inputs, or .8 bits. one of all, got 8 for 64 inputs",
+        ),
         (code_weight, {"panels": torch.zeros(2, 16, 16, 4, dtype=torch.uint8)}, "panels=1"),
         (decoder, {"input_norm": torch.ones(3)}, r"input_norm: expected shape \[hidden=16\], got \[3\]"),
         (batch, {"slots": torch.zeros(3, 1, dtype=torch.int64)}, r"slots: expected shape \[n\], got \[3, 1\]"),

@@ -209,12 +209,56 @@ void amx_coded_rows(const CodedPart& work) {
   coded_block<kBits, kLanes, kPanels>(work, whole, left);
 }
 
+// Rows that have a single group, for which the registers are configured: products stay there until they are whole, and
+// weights are taken as they lie.
+template <int kHalves, int kPanels>
+void single_group_block(const CodedPart& work, std::int64_t row, int rows) {
+  zero_sums<kHalves, kPanels>();
+  const std::int8_t* x = work.x.codes + row * work.x.inputs;
+  const float* weights = work.part.panels;
+  for (std::int64_t lane = 0; lane < work.part.lanes; lane += kRegisterRows) {
+    add_step<MultiplyCodes<false>, kHalves, kPanels>(x, work.x.inputs, weights, weights + work.part.panel_stride);
+    x += kRegisterRowBytes;
+    weights += kRegisterRows * kLaneFloats;
+  }
+  Int products[kHalves * kRegisterRows][kPanels];
+  put_sums<kHalves, kPanels>(products);
+  GroupScales scales[kPanels];
+  for (int p = 0; p < kPanels; ++p)
+    scales[p] = {load(work.zeros + p * kPanelOutputs), load(work.scales + p * kPanelOutputs)};
+  TileTarget<float> target = work.target;
+  target.y += row * target.stride;
+  for (int r = 0; r < rows; ++r, target.y += target.stride) {
+    Float sums[1][kPanels] = {};
+    target.take_sums(sums);
+#pragma GCC unroll 2
+    for (int p = 0; p < kPanels; ++p)
+      sums[0][p] = scales[p].add(sums[0][p], products[r][p], work.x.sums[row + r], work.x.scales[row + r]);
+    target.put_sums(sums);
+  }
+}
+
+template <int kPanels>
+void amx_single_group(const CodedPart& work) {
+  int configured = 0;  // rows
+  for (std::int64_t row = 0; row < work.rows; row += kBlockRows) {
+    const int rows = static_cast<int>(work.rows - row < kBlockRows ? work.rows - row : kBlockRows);
+    if (rows != configured) configure_block(configured = rows);
+    if (rows > kRegisterRows) {
+      single_group_block<2, kPanels>(work, row, rows);
+    } else {
+      single_group_block<1, kPanels>(work, row, rows);
+    }
+  }
+}
+
 template <int kBits, int kPanels>
 void amx_coded_part(const CodedPart& work) {
   if (work.x.group == 32) return amx_coded_rows<kBits, kPanels, 8>(work);
   if (work.x.group == 64) return amx_coded_rows<kBits, kPanels, 16>(work);
   if (work.x.group == 128) return amx_coded_rows<kBits, kPanels, 32>(work);
-  amx_coded_rows<kBits, kPanels, 64>(work);
+  if (work.x.group == 256) return amx_coded_rows<kBits, kPanels, 64>(work);
+  if constexpr (kBits == 8) amx_single_group<kPanels>(work);
 }
 
 template <class T, int kBits>

@@ -36,8 +36,13 @@ struct CodedRows {
   float* scales;       // [rows, inputs / group]
   float* sums;         // of a group's codes, [rows, inputs / group]
   std::int64_t inputs;
-  std::int64_t group;  // 16, 32, 64, 128 or 256
+  std::int64_t group;  // 16, 32, 64, 128 or 256; or all inputs, for weights of 8 bits
 };
+
+// All inputs can be a group if they are a multiple of this,
+constexpr std::int64_t kSingleGroupUnit = 64;
+// and at most so many, whose products' sums stay below 2**31.
+constexpr std::int64_t kMostInputsOfGroup = 65'536;
 
 // The same with codes of the weights: a weight is (code - zero) * scale. A zero need not be whole.
 template <class T>

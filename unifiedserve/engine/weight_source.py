@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,18 @@ from unifiedserve.memory.tensors import Header, SafetensorsFiles, StoredWeights,
 from unifiedserve.memory.weights import Wanted, all_tensors, weights_bytes
 from unifiedserve.models.dummy import DummyTensors
 from unifiedserve.models.loading import networks_of_checkpoint
-from unifiedserve.models.matrices import head_matrix, known_matrices, language_matrices, tower_block, tower_matrix
+from unifiedserve.models.matrices import (
+    head_matrix,
+    known_matrices,
+    language_matrices,
+    takes_normed_rows,
+    tower_block,
+    tower_matrix,
+)
 from unifiedserve.placement import Network
-from unifiedserve.quantization.on_the_fly import DEFAULTS, OF_TOWERS, OnTheFly, SchemeOf
+from unifiedserve.quantization.on_the_fly import DEFAULTS, OF_EVEN_ROWS, OF_TOWERS, OnTheFly, SchemeOf
 from unifiedserve.quantization.read import QuantizedTensors, quantization_config, require_plain
+from unifiedserve.quantization.scheme import Scheme
 from unifiedserve.ranks.parts import Cut, RankPart, parts_of
 
 _log = logging.getLogger(__name__)
@@ -72,13 +81,20 @@ def weight_source(
         _require_tower(stored, f"--vision-quantization {vision}")
     tensors: Weights = _part_of(stored, part, model_config)
     if vision != "none":
-        tensors = OnTheFly(tensors, lambda name: OF_TOWERS[_BITS[vision]] if tower_matrix(name) else None)
+        tensors = OnTheFly(tensors, partial(tower_scheme, _BITS[vision]))
     if language != "none":
         scheme_of = schemes(_BITS[language], model_config)
         tensors = OnTheFly(
             tensors, scheme_of, _importance(checkpoint.importance, stored, scheme_of, model_config, part)
         )
     return PanelTensors(tensors, torch_dtype, in_panels)
+
+
+def tower_scheme(bits: int, name: str) -> Scheme | None:
+    """Return how a vision tower's matrix of that name is quantised to so many bits; None for others."""
+    if not tower_matrix(name):
+        return None
+    return (OF_EVEN_ROWS if takes_normed_rows(name) else OF_TOWERS)[bits]
 
 
 def _importance(

@@ -18,6 +18,7 @@ _TOWER_BLOCK = re.compile(r"(^|\.)visual\.blocks\.\d+\.\S+\.weight")
 _TOWER = re.compile(
     r"(^|\.)(visual\.(blocks|merger|deepstack_merger_list)\.\S+|multi_modal_projector\.linear_\d)\.weight"
 )
+_ACTIVATED = re.compile(r"\.(down_proj|(linear_)?fc2)\.weight")
 
 
 def language_matrices(config: Any) -> Callable[[str], bool]:
@@ -44,6 +45,11 @@ def tower_matrix(name: str) -> bool:
 def tower_block(name: str) -> bool:
     """Tell whether a layer of our vision towers has a tensor of this name."""
     return bool(_TOWER_BLOCK.search(name))
+
+
+def takes_normed_rows(name: str) -> bool:
+    """Tell whether a tower's layer multiplies normed rows with it, not what an activation gave."""
+    return tower_block(name) and not _ACTIVATED.search(name)
 
 
 def known_matrices(config: Any, *, narrow: bool = False) -> Callable[[Header], bool]:

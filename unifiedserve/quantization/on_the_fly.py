@@ -8,12 +8,14 @@ from torch import Tensor
 from unifiedserve.memory.tensors import Header, Weights
 from unifiedserve.quantization.matrix import QuantizedMatrix
 from unifiedserve.quantization.quantize import quantize
-from unifiedserve.quantization.scheme import GROUPS, Scheme
+from unifiedserve.quantization.scheme import MOST_INPUTS_OF_GROUP, Scheme, fitting
 
 #: what to quantise to, by bits
 DEFAULTS = {4: Scheme(4, 32), 8: Scheme(8, 128)}
 #: the same of vision towers, whose products have many rows: sums of large groups meet few scales
 OF_TOWERS = {8: Scheme(8, 256)}
+#: of their matrices whose rows have few values that are much larger than the others: sums stay where they are made
+OF_EVEN_ROWS = {8: Scheme(8, MOST_INPUTS_OF_GROUP)}
 
 SchemeOf = Callable[[str], Scheme | None]
 
@@ -49,6 +51,5 @@ class OnTheFly:
         wanted = self._scheme_of(header.name)
         if header.scheme or wanted is None or len(header.shape) != 2 or not header.dtype.is_floating_point:
             return header.scheme
-        groups = (group for group in GROUPS if group <= wanted.group and header.shape[1] % group == 0)
-        group = next(groups, None) if header.shape[0] * header.shape[1] else None
-        return wanted._replace(group=group) if group else None
+        outputs, inputs = header.shape
+        return fitting(wanted, inputs) if outputs * inputs else None

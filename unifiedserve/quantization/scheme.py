@@ -6,6 +6,8 @@ from unifiedserve.errors import ConfigError
 
 #: the numbers of inputs that share a scale in what kernels take
 GROUPS = (256, 128, 64, 32, 16)
+#: of 8 bits all inputs of a matrix may, too: a multiple of 64, and at most so many
+MOST_INPUTS_OF_GROUP = 65_536
 _LARGEST_STORED = 128  # of a file's matrices: larger groups of activations are coarser
 
 
@@ -14,6 +16,16 @@ class Scheme(NamedTuple):
 
     bits: int
     group: int
+
+
+def fitting(scheme: Scheme, inputs: int) -> Scheme | None:
+    """Return the scheme with the largest group, up to its own, that divides the inputs.
+
+    Kernels take it: it is one of GROUPS, or all inputs. None: they take none that does.
+    """
+    groups = (inputs, *GROUPS) if inputs % 64 == 0 else GROUPS
+    group = next((group for group in groups if group <= scheme.group and inputs % group == 0), None)
+    return scheme._replace(group=group) if group else None
 
 
 def kernel_group(name: str, inputs: int, stored: int) -> int:
