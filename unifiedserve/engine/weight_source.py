@@ -24,7 +24,7 @@ from unifiedserve.models.matrices import (
     head_matrix,
     known_matrices,
     language_matrices,
-    takes_normed_rows,
+    takes_even_rows,
     tower_block,
     tower_matrix,
 )
@@ -94,7 +94,7 @@ def tower_scheme(bits: int, name: str) -> Scheme | None:
     """Return how a vision tower's matrix of that name is quantised to so many bits; None for others."""
     if not tower_matrix(name):
         return None
-    return (OF_EVEN_ROWS if takes_normed_rows(name) else OF_TOWERS)[bits]
+    return (OF_EVEN_ROWS if takes_even_rows(name) else OF_TOWERS)[bits]
 
 
 def _importance(

@@ -47,8 +47,8 @@ def tower_block(name: str) -> bool:
     return bool(_TOWER_BLOCK.search(name))
 
 
-def takes_normed_rows(name: str) -> bool:
-    """Tell whether a tower's layer multiplies normed rows with it, not what an activation gave."""
+def takes_even_rows(name: str) -> bool:
+    """Tell whether a tower's layer multiplies what is normed or attended with it, not activations."""
     return tower_block(name) and not _ACTIVATED.search(name)
 
 
