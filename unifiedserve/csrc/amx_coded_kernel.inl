@@ -240,16 +240,9 @@ void single_group_block(const CodedPart& work, std::int64_t row, int rows) {
 
 template <int kPanels>
 void amx_single_group(const CodedPart& work) {
-  int configured = 0;  // rows
-  for (std::int64_t row = 0; row < work.rows; row += kBlockRows) {
-    const int rows = static_cast<int>(work.rows - row < kBlockRows ? work.rows - row : kBlockRows);
-    if (rows != configured) configure_block(configured = rows);
-    if (rows > kRegisterRows) {
-      single_group_block<2, kPanels>(work, row, rows);
-    } else {
-      single_group_block<1, kPanels>(work, row, rows);
-    }
-  }
+  for_row_blocks(work.rows, [&]<int kHalves>(std::int64_t row, int rows) {
+    single_group_block<kHalves, kPanels>(work, row, rows);
+  });
 }
 
 template <int kBits, int kPanels>

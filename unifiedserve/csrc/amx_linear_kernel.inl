@@ -32,21 +32,6 @@ inline void configure_block(int rows, int lanes = kRegisterRows) {
   configure_registers(shapes);
 }
 
-template <int kHalf, int kPanels>
-void put_half(char* sums) {
-  constexpr std::int64_t kRowBytes = std::int64_t{kPanels} * kRegisterRowBytes;
-  store_register<sums_of(kHalf, 0)>(sums, kRowBytes);
-  if constexpr (kPanels == 2) store_register<sums_of(kHalf, 1)>(sums + kRegisterRowBytes, kRowBytes);
-}
-
-// To vectors [rows, kPanels].
-template <int kHalves, int kPanels>
-void put_sums(void* to) {
-  char* const sums = static_cast<char*>(to);
-  put_half<0, kPanels>(sums);
-  if constexpr (kHalves == 2) put_half<1, kPanels>(sums + kRegisterRows * kPanels * kRegisterRowBytes);
-}
-
 // Adds the products of a step, whose rows of x lie `stride` bytes from each other, with the weights of each panel.
 template <class Multiply, int kHalves, int kPanels>
 void add_step(const void* x, std::int64_t stride, const void* weights, const void* next_weights,
@@ -131,6 +116,27 @@ struct BlockSums {
   }
 };
 
+// To vectors [rows, kPanels].
+template <int kHalves, int kPanels>
+void put_sums(void* to) {
+  BlockSums{static_cast<float*>(to), kPanels * kPanelOutputs, false, nullptr}.put<kHalves, kPanels>();
+}
+
+// Calls call.operator()<halves>(row, rows) for blocks of rows, for which the registers are configured.
+template <class Call>
+void for_row_blocks(std::int64_t rows, Call call) {
+  int configured = 0;  // rows
+  for (std::int64_t row = 0; row < rows; row += kBlockRows) {
+    const int count = static_cast<int>(rows - row < kBlockRows ? rows - row : kBlockRows);
+    if (count != configured) configure_block(configured = count);
+    if (count > kRegisterRows) {
+      call.template operator()<2>(row, count);
+    } else {
+      call.template operator()<1>(row, count);
+    }
+  }
+}
+
 // A step's weights of a panel.
 inline void fetch_step(const float* weights) {
 #pragma GCC unroll 16
@@ -196,20 +202,13 @@ void amx_outputs(const LinearTile<BFloat16>& tile, const BlockRows& rows, std::i
 // The first `lanes` of the inputs' `all`, a part of them after the other.
 inline void amx_lanes(const LinearTile<BFloat16>& tile, std::int64_t lanes, std::int64_t all) {
   const std::int64_t stride = tile.inputs * static_cast<std::int64_t>(sizeof(BFloat16));
-  int configured = 0;  // rows
   for (std::int64_t first = 0; first < lanes; first += kPartSteps * kStepLanes) {
     const std::int64_t left = (lanes - first) / kStepLanes;
-    for (std::int64_t row = 0; row < tile.rows; row += kBlockRows) {
-      const int count = static_cast<int>(tile.rows - row < kBlockRows ? tile.rows - row : kBlockRows);
-      if (count != configured) configure_block(configured = count);
+    for_row_blocks(tile.rows, [&]<int kHalves>(std::int64_t row, int count) {
       const BlockRows rows{reinterpret_cast<const char*>(tile.x) + row * stride + first * 4, stride,
                            left < kPartSteps ? left : kPartSteps, row == 0};
-      if (count > kRegisterRows) {
-        amx_outputs<2>(tile, rows, row, count, first, all);
-      } else {
-        amx_outputs<1>(tile, rows, row, count, first, all);
-      }
-    }
+      amx_outputs<kHalves>(tile, rows, row, count, first, all);
+    });
   }
   release_registers();
 }

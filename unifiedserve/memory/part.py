@@ -1,10 +1,12 @@
 """Cut a tensor or a quantised matrix to a part."""
 
+import math
+
 from torch import Tensor
 
 from unifiedserve.errors import ConfigError
 from unifiedserve.quantization.matrix import QuantizedMatrix
-from unifiedserve.quantization.scheme import GROUPS, Scheme
+from unifiedserve.quantization.scheme import Scheme, largest_group
 from unifiedserve.ranks.parts import Cut
 
 
@@ -27,10 +29,10 @@ def scheme_of_part(name: str, scheme: Scheme, cut: Cut) -> Scheme:
     """Return the scheme of a part: groups are as large as its bounds let them be. Raises ConfigError as `part_of`."""
     if cut.dim == 0:
         return scheme
-    fitting = [group for group in GROUPS if scheme.group % group == cut.start % group == cut.stop % group == 0]
-    if not fitting:
+    group = largest_group(math.gcd(scheme.group, cut.start, cut.stop), scheme.group)
+    if group is None:
         raise ConfigError(f"{name}: its inputs {cut.start} to {cut.stop}, a rank's part, are no whole groups of codes")
-    return scheme._replace(group=fitting[0])
+    return scheme._replace(group=group)
 
 
 def _table(table: Tensor, whole: Scheme, scheme: Scheme, cut: Cut) -> Tensor:

@@ -23,9 +23,14 @@ def fitting(scheme: Scheme, inputs: int) -> Scheme | None:
 
     Kernels take it: it is one of GROUPS, or all inputs. None: they take none that does.
     """
-    groups = (inputs, *GROUPS) if inputs % 64 == 0 else GROUPS
-    group = next((group for group in groups if group <= scheme.group and inputs % group == 0), None)
+    whole = inputs % 64 == 0 and inputs <= scheme.group
+    group = inputs if whole else largest_group(inputs, scheme.group)
     return scheme._replace(group=group) if group else None
+
+
+def largest_group(size: int, most: int) -> int | None:
+    """Return the largest of GROUPS, up to `most`, that divides a size; None if none does."""
+    return next((group for group in GROUPS if group <= most and size % group == 0), None)
 
 
 def kernel_group(name: str, inputs: int, stored: int) -> int:
@@ -35,7 +40,6 @@ def kernel_group(name: str, inputs: int, stored: int) -> int:
     """
     if stored < 1 or inputs % stored:
         raise ConfigError(f"{name}: groups of {stored} do not divide its {inputs} inputs")
-    for group in GROUPS:
-        if group <= _LARGEST_STORED and stored % group == 0:
-            return group
+    if group := largest_group(stored, _LARGEST_STORED):
+        return group
     raise ConfigError(f"{name}: groups of {stored} inputs (of {inputs}) are not multiples of 16, as kernels need them")
