@@ -15,7 +15,7 @@ from reference import transformers
 from safetensors.torch import load_file, save_file
 
 KindOf = Callable[[str], Kind]
-_QWEN2_VL = ("qwen2_vl", "qwen2_5_vl")
+_QWEN_VL = {"qwen2_vl": "qwen2vl", "qwen2_5_vl": "qwen2vl", "qwen3_vl": "qwen3vl"}
 #: before the names of a language model's tensors, where it is one of several networks
 _WITHIN = re.compile(r"(model\.)?(language_model|text_model)\.(model\.)?")
 _GAMMA = ("gemma3",)  # norms' weights are stored plus 1
@@ -72,7 +72,7 @@ def write_gguf(
     """
     whole = transformers.AutoConfig.from_pretrained(checkpoint)
     config = whole.get_text_config().to_dict()
-    architecture = "qwen2vl" if whole.model_type in _QWEN2_VL else config["model_type"].removesuffix("_text")
+    architecture = _QWEN_VL.get(whole.model_type) or config["model_type"].removesuffix("_text")
     writer = gguf.GGUFWriter(path, architecture)
     _add_sizes(writer, config)
     _add_tokenizer(writer, checkpoint, words, end, begin)

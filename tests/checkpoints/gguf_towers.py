@@ -25,6 +25,17 @@ QWEN = [
     (r"visual\.merger\.ln_q\.", "v.post_ln."),
     (r"visual\.merger\.mlp\.(\d)\.", r"mm.\1."),
 ]
+QWEN3 = [
+    (r"visual\.blocks\.(\d+)\.attn\.qkv\.", r"v.blk.\1.attn_qkv."),
+    (r"visual\.blocks\.(\d+)\.mlp\.linear_fc1\.", r"v.blk.\1.ffn_up."),
+    (r"visual\.blocks\.(\d+)\.mlp\.linear_fc2\.", r"v.blk.\1.ffn_down."),
+    (r"visual\.merger\.norm\.", "v.post_ln."),
+    (r"visual\.merger\.linear_fc1\.", "mm.0."),
+    (r"visual\.merger\.linear_fc2\.", "mm.2."),
+    (r"visual\.patch_embed\.proj\.bias", "v.patch_embd.bias"),
+    (r"visual\.pos_embed\.", "v.position_embd."),
+    *QWEN,
+]
 SIGLIP = [
     (r"\w+\.encoder\.layers\.(\d+)\.self_attn\.(\w)_proj\.", r"v.blk.\1.attn_\2."),
     (r"\w+\.encoder\.layers\.(\d+)\.self_attn\.out_proj\.", r"v.blk.\1.attn_out."),
@@ -53,10 +64,18 @@ INTERN = [
     (r"multi_modal_projector\.linear_1\.", "mm.model.mlp.1."),
     (r"multi_modal_projector\.linear_2\.", "mm.model.mlp.3."),
 ]
-RULES = {"qwen2_vl": QWEN, "qwen2_5_vl": QWEN, "smolvlm": SIGLIP, "gemma3": SIGLIP, "internvl": INTERN}
+RULES = {
+    "qwen2_vl": QWEN,
+    "qwen2_5_vl": QWEN,
+    "qwen3_vl": QWEN3,
+    "smolvlm": SIGLIP,
+    "gemma3": SIGLIP,
+    "internvl": INTERN,
+}
 PROJECTORS = {
     "qwen2_vl": "qwen2vl_merger",
     "qwen2_5_vl": "qwen2.5vl_merger",
+    "qwen3_vl": "qwen3vl_merger",
     "smolvlm": "idefics3",
     "gemma3": "gemma3",
     "internvl": "internvl",
@@ -84,7 +103,7 @@ def write_tower(
     values: dict[str, Tensor] = {}
     for name, tensor in load_file(checkpoint / "model.safetensors").items():
         kept = []
-        for stored_name, part in _parts(config.model_type, name, tensor.float()):
+        for stored_name, part in _parts(config, name, tensor.float()):
             if stored_name in without:
                 continue
             own = kind if part.dim() == 2 and part.shape[1] % gguf.GGML_QUANT_SIZES[kind][0] == 0 else Kind.F32
@@ -121,6 +140,9 @@ def _fields(config: Any, checkpoint: Path) -> dict[str, Any]:
     match config.model_type:
         case "qwen2_5_vl":
             fields["vision__n_wa_pattern"] = vision.fullatt_block_indexes[0] + 1
+        case "qwen3_vl":
+            entering = vision.deepstack_visual_indexes
+            fields["vision__is_deepstack_layers"] = [layer in entering for layer in range(vision.depth)]
         case "smolvlm":
             fields["vision__projector__scale_factor"] = config.scale_factor
             fields["vision__preproc_image_size"] = rules["size"]["longest_edge"]
@@ -148,16 +170,19 @@ def _add(writer: gguf.GGUFWriter, key: str, value: Any) -> None:
         writer.add_uint32(key, value)
 
 
-def _parts(family: str, name: str, tensor: Tensor) -> list[tuple[str, Tensor]]:
+def _parts(config: Any, name: str, tensor: Tensor) -> list[tuple[str, Tensor]]:
     """Return what a checkpoint's tensor becomes in the file; nothing of the language model's."""
     name = name.removeprefix("model.")
     if name == "visual.patch_embed.proj.weight":
         frames = [frame.contiguous() for frame in tensor.unbind(2)]
         return [("v.patch_embd.weight", frames[0]), ("v.patch_embd.weight.1", frames[1])]
-    if ".qkv." in name:
+    if merger := re.match(r"visual\.deepstack_merger_list\.(\d+)\.(?:linear_)?(.+)", name):
+        layer = config.vision_config.deepstack_visual_indexes[int(merger[1])]
+        return [(f"v.deepstack.{layer}.{merger[2]}", tensor)]
+    if ".qkv." in name and config.model_type != "qwen3_vl":
         thirds = tensor.chunk(3)
-        return [_parts(family, name.replace("qkv", one), part)[0] for one, part in zip("qkv", thirds, strict=True)]
-    for pattern, replacement in RULES[family]:
+        return [_parts(config, name.replace("qkv", one), part)[0] for one, part in zip("qkv", thirds, strict=True)]
+    for pattern, replacement in RULES[config.model_type]:
         if re.match(pattern, name):
             value = tensor + 1 if "soft_emb_norm" in name else tensor
             return [(re.sub(pattern, replacement, name), value)]
@@ -165,7 +190,7 @@ def _parts(family: str, name: str, tensor: Tensor) -> list[tuple[str, Tensor]]:
 
 
 def _whole(name: str, parts: list[Tensor], shape: torch.Size) -> Tensor:
-    if "patch_embed.proj" in name:
+    if name.endswith("patch_embed.proj.weight"):
         return torch.stack(parts, dim=2)
     whole = torch.cat(parts).view(shape)
     return whole - 1 if "soft_emb_norm" in name else whole

@@ -12,16 +12,18 @@ from gguf import GGMLQuantizationType as Kind
 from gguf_files import write_gguf
 from gguf_towers import write_tower
 from processor_check import normalisation_for
+from published_processors import PUBLISHED, write_published
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.engine.checkpoint import load_checkpoint
 from unifiedserve.errors import ConfigError
-from unifiedserve.messages.media import MediaOptions
+from unifiedserve.messages.media import MediaOptions, VideoInfo
 from unifiedserve.models.gguf.folder import gguf_folder
 from unifiedserve.models.gguf.tensors import GGUFTensors
 from unifiedserve.models.registry import load_config, load_processor
 
-FAMILIES = ["gemma3", "internvl", "qwen2_5_vl", "qwen2_vl", "smolvlm"]
+FAMILIES = ["gemma3", "internvl", "qwen2_5_vl", "qwen2_vl", "qwen3_vl", "smolvlm"]
+SIZES = {"qwen3_vl": (256, 256)}  # of an image that neither the tiny checkpoints' rules nor those of files resize
 #: what files cannot say, or what changes nothing
 UNTOLD = {
     *("_name_or_path", "architectures", "dtype", "in_chans", "initializer_range", "pad_token_id", "spatial_patch_size"),
@@ -66,11 +68,26 @@ def test_all_of_a_checkpoint_comes_back(make: Make, family: str, tmp_path: Path)
     config = load_config(folder)
     assert differences(config.to_dict(), load_config(checkpoint).to_dict()) == {}
     ours, theirs = load_processor(folder), load_processor(checkpoint)
-    plan = ours.plan_image(100, 60, MediaOptions())
-    assert plan == theirs.plan_image(100, 60, MediaOptions())
+    plan = ours.plan_image(*SIZES.get(family, (100, 60)), MediaOptions())
+    assert plan == theirs.plan_image(*SIZES.get(family, (100, 60)), MediaOptions())
     assert torch.equal(*(torch.stack(normalisation_for(each, "image")) for each in (ours, theirs)))
     question = [user("image", "What is this?")]
     assert ours.prompt(question, [plan]).token_ids == theirs.prompt(question, [plan]).token_ids
+
+
+@pytest.mark.parametrize(("family", "published"), [("qwen2_5_vl", "Qwen2.5-VL"), ("qwen3_vl", "Qwen3-VL")])
+def test_media_have_the_sizes_of_published_checkpoints(
+    make: Make, family: str, published: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Files do not tell them. Qwen3-VL's limits for videos are others than for images."""
+    make(family)
+    write_published(PUBLISHED[published], find_checkpoint(tmp_path_factory, family), tmp_path / "published")
+    ours = load_processor(gguf_folder(tmp_path / "model.gguf", tmp_path / "cache"))
+    theirs = load_processor(tmp_path / "published")
+    for width, height in [(40, 30), (640, 360), (8000, 6000)]:
+        image, video = (width, height, MediaOptions()), (VideoInfo(90, 30.0, 3.0, width, height), MediaOptions())
+        assert ours.plan_image(*image) == theirs.plan_image(*image)
+        assert ours.plan_video(*video) == theirs.plan_video(*video)
 
 
 def test_letters_of_qwen_2_are_composed(make: Make, tmp_path: Path) -> None:

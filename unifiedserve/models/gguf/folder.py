@@ -23,7 +23,7 @@ from unifiedserve.models.gguf.table import Table, write_table
 from unifiedserve.models.gguf.text_config import ARCHITECTURES, not_understood, text_config
 from unifiedserve.models.gguf.towers import NEED_ONE, projector_of, tower_of, tower_path
 from unifiedserve.models.hub import load_transformers
-from unifiedserve.models.processor_rules import IMAGES
+from unifiedserve.models.processor_rules import IMAGES, VIDEOS
 
 METHOD = "gguf"
 #: vocabularies by how they cut text into words. Of these transformers does not know that numbers are cut into digits,
@@ -146,6 +146,8 @@ def _with_tower(folder: Path, text: dict[str, Any], tokenizer: Any, file: GGUFFi
     fields = dict(known.config(text, tower, token_id))
     pixels = {"image_mean": tower.needed("vision.image_mean"), "image_std": tower.needed("vision.image_std")}
     _write_json(folder / IMAGES, {**known.processor(tower), **pixels})
+    if videos := known.video_processor(tower):
+        _write_json(folder / VIDEOS, {**videos, **pixels})
     names = folder / "tokenizer_config.json"
     _write_json(names, read_json(names) | dict(known.tokens))
     fields |= {"text_config": text, "tie_word_embeddings": text["tie_word_embeddings"]}

@@ -9,7 +9,9 @@ from unifiedserve.models.gguf.file import GGUFFile
 from unifiedserve.models.hub import load_transformers
 
 #: as a file's `general.architecture` names them
-ARCHITECTURES = frozenset({"gemma3", "llama", "qwen2", "qwen2vl", "qwen3"})
+ARCHITECTURES = frozenset({"gemma3", "llama", "qwen2", "qwen2vl", "qwen3", "qwen3vl"})
+#: those that transformers does not know; their positions are of times, rows and columns
+_WITH_VIDEOS = ("qwen2vl", "qwen3vl")
 COMPUTED = ("rope_freqs.weight",)  # tensors that the config tells of
 #: of Llama 3.1 and its successors, beside the factor
 _LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
@@ -18,9 +20,9 @@ _GEMMA3_27B_LAYERS = 62
 
 def text_config(file: GGUFFile) -> dict[str, Any]:
     """Return a language model's config. Raises ConfigError for what is not supported or missing."""
-    if file.architecture == "qwen2vl":  # which transformers does not know
+    if file.architecture in _WITH_VIDEOS:
         _require_plain_positions(file)
-        return _qwen2_vl(file)
+        return _qwen_vl(file)
     try:
         config = load_transformers().AutoConfig.from_pretrained(file.path.parent, gguf_file=file.path.name)
     except Exception as error:
@@ -35,8 +37,17 @@ def not_understood(file: GGUFFile, error: Exception) -> ConfigError:
     return ConfigError(f"{file.path}: transformers does not understand its metadata: {reason}")
 
 
-def _qwen2_vl(file: GGUFFile) -> dict[str, Any]:
-    sections = [section for section in file.needed("rope.dimension_sections") if section]
+def _qwen_vl(file: GGUFFile) -> dict[str, Any]:
+    positions = {
+        "rope_type": "default",
+        "rope_theta": file.needed("rope.freq_base"),
+        "mrope_section": [section for section in file.needed("rope.dimension_sections") if section],
+    }
+    if file.architecture == "qwen3vl":
+        own = {"head_dim": file.needed("attention.key_length")}
+        positions["mrope_interleaved"] = True
+    else:
+        own = {"use_sliding_window": False}
     return {
         "hidden_size": file.needed("embedding_length"),
         "intermediate_size": file.needed("feed_forward_length"),
@@ -45,16 +56,12 @@ def _qwen2_vl(file: GGUFFile) -> dict[str, Any]:
         "num_key_value_heads": file.needed("attention.head_count_kv"),
         "max_position_embeddings": file.needed("context_length"),
         "rms_norm_eps": file.needed("attention.layer_norm_rms_epsilon"),
-        "rope_parameters": {
-            "rope_type": "default",
-            "rope_theta": file.needed("rope.freq_base"),
-            "mrope_section": sections,
-        },
-        "use_sliding_window": False,
+        "rope_parameters": positions,
         "vocab_size": len(file.field("tokenizer.ggml.tokens")),
         "tie_word_embeddings": file.shape("output.weight") is None,
         "bos_token_id": file.field("tokenizer.ggml.bos_token_id"),
         "eos_token_id": file.field("tokenizer.ggml.eos_token_id"),
+        **own,
     }
 
 

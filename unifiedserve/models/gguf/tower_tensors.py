@@ -30,7 +30,7 @@ class TowerTensors:
         self._path, self._wanted = table.path, wanted
         self._places = _places(table)
         tower = TOWERS[table.architecture]
-        self._sources = {name: tower.source(name) for name in wanted}
+        self._sources = {name: tower.source(name, self._places.keys()) for name in wanted}
         used = {name for source in self._sources.values() for name in source.names}
         for names, problem in (
             (used - self._places.keys(), "it lacks"),

@@ -10,12 +10,13 @@ from unifiedserve.models.gguf.towers.gemma3 import Gemma3
 from unifiedserve.models.gguf.towers.idefics3 import Idefics3
 from unifiedserve.models.gguf.towers.internvl import InternVL
 from unifiedserve.models.gguf.towers.qwen2_vl import Qwen2VL, Qwen25VL
+from unifiedserve.models.gguf.towers.qwen3_vl import Qwen3VL
 
 TOWERS: Mapping[str, Tower] = {
-    tower.projector: tower for tower in (Gemma3(), Idefics3(), InternVL(), Qwen2VL(), Qwen25VL())
+    tower.projector: tower for tower in (Gemma3(), Idefics3(), InternVL(), Qwen2VL(), Qwen25VL(), Qwen3VL())
 }
 #: language models that are served with a tower only
-NEED_ONE = frozenset({"qwen2vl"})
+NEED_ONE = frozenset({"qwen2vl", "qwen3vl"})
 _NAMES = "*mmproj*.gguf"
 
 

@@ -41,12 +41,16 @@ class Tower(ABC):
     def processor(self, file: GGUFFile) -> Mapping[str, Any]:
         """Return what preprocessor_config.json says beside mean and deviation of pixels."""
 
+    def video_processor(self, file: GGUFFile) -> Mapping[str, Any]:
+        """Return what video_preprocessor_config.json says beside mean and deviation; nothing if there is no such file."""
+        return {}
+
     @abstractmethod
     def hub_name(self, name: str) -> str:
         """Return the name that llama.cpp's converter knows a checkpoint's tensor by."""
 
-    def source(self, name: str) -> Source:
-        """Return what a checkpoint's tensor is made of."""
+    def source(self, name: str, present: Collection[str]) -> Source:
+        """Return what a checkpoint's tensor is made of; `present` are the names of all that the file has."""
         return Source([stored_name(self.hub_name(name))])
 
 

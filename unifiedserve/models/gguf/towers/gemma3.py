@@ -1,6 +1,6 @@
 """Read towers of Gemma 3."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 from unifiedserve.models.gguf.file import GGUFFile
@@ -41,7 +41,7 @@ class Gemma3(Tower):
     def hub_name(self, name: str) -> str:
         return name.replace("vision_tower.", "vision_tower.vision_model.").replace("_weight", ".weight")
 
-    def source(self, name: str) -> Source:
+    def source(self, name: str, present: Collection[str]) -> Source:
         if name.endswith("soft_emb_norm.weight"):
             return Source([stored_name(name)], less_one)
-        return super().source(name)
+        return super().source(name, present)

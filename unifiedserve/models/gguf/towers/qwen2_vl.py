@@ -1,6 +1,6 @@
 """Read towers of Qwen2-VL and Qwen2.5-VL: fused queries, keys and values, and patches of two frames."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -9,6 +9,7 @@ from unifiedserve.models.gguf.file import GGUFFile
 from unifiedserve.models.gguf.towers.base import Source, TokenId, Tower, joined, stored_name
 
 _PATCH = "v.patch_embd.weight"
+_FUSED = "attn_qkv"
 _TOKENS = {
     "image_token_id": "<|image_pad|>",
     "video_token_id": "<|video_pad|>",
@@ -16,7 +17,7 @@ _TOKENS = {
     "vision_end_token_id": "<|vision_end|>",
 }
 #: of published checkpoints; files do not tell them
-_MERGE, _FRAMES, _PIXELS = 2, 2, {"min_pixels": 56 * 56, "max_pixels": 28 * 28 * 16384}
+_MERGE, _FRAMES = 2, 2
 _WINDOW, _TOKENS_PER_SECOND = 112, 2
 
 
@@ -24,6 +25,8 @@ class Qwen2VL(Tower):
     projector = "qwen2vl_merger"
     architectures = frozenset({"qwen2vl"})
     model_type: ClassVar[str] = "qwen2_vl"
+    #: pixels of an image, in published checkpoints
+    size: ClassVar[Mapping[str, int]] = {"shortest_edge": 56 * 56, "longest_edge": 28 * 28 * 16384}
 
     def config(self, text: Mapping[str, Any], file: GGUFFile, token_id: TokenId) -> Mapping[str, Any]:
         sizes = {
@@ -40,23 +43,26 @@ class Qwen2VL(Tower):
         }
 
     def processor(self, file: GGUFFile) -> Mapping[str, Any]:
-        return {
-            "image_processor_type": "Qwen2VLImageProcessor",
-            "patch_size": file.needed("vision.patch_size"),
-            "merge_size": file.own_field("vision.spatial_merge_size") or _MERGE,
-            "temporal_patch_size": _FRAMES,
-            **_PIXELS,
-        }
+        return {"image_processor_type": "Qwen2VLImageProcessor", "size": self.size, **self._patches(file)}
 
     def hub_name(self, name: str) -> str:
         return name
 
-    def source(self, name: str) -> Source:
-        if "patch_embed" in name:
+    def source(self, name: str, present: Collection[str]) -> Source:
+        if name.endswith("patch_embed.proj.weight"):
             return Source([_PATCH, f"{_PATCH}.1"], lambda frames: torch.stack(list(frames), dim=2))
-        if ".qkv." in name:
-            return Source([stored_name(name.replace("qkv", part)) for part in "qkv"], joined)
-        return super().source(name)
+        own = super().source(name, present)
+        (stored,) = own.names
+        if _FUSED in stored and stored not in present:
+            return Source([stored.replace(_FUSED, f"attn_{part}") for part in "qkv"], joined)
+        return own
+
+    def _patches(self, file: GGUFFile) -> dict[str, int]:
+        return {
+            "patch_size": file.needed("vision.patch_size"),
+            "merge_size": file.own_field("vision.spatial_merge_size") or _MERGE,
+            "temporal_patch_size": _FRAMES,
+        }
 
     def _own_sizes(self, text: Mapping[str, Any], file: GGUFFile) -> dict[str, Any]:
         width = file.needed("vision.embedding_length")
