@@ -1,4 +1,4 @@
-"""Answers end where those of `generate` do, whichever of a checkpoint's files names the tokens, or none."""
+"""Answers end where those of `generate` do, whichever of a checkpoint's files names the tokens."""
 
 import json
 import shutil
@@ -61,6 +61,17 @@ def test_where_answers_end(
     ours = load_processor(folder).eos_token_ids
     ended = next((place + 1 for place, given in enumerate(endless) if given in ours), ANSWER)
     assert endless[:ended] == reference.load(folder).generate(CASE, ANSWER)
+
+
+@pytest.mark.parametrize("generation", [None, {}])
+def test_the_tokenizers_end_where_no_config_names_one(
+    generation: dict[str, Any] | None, checkpoint: Path, tmp_path: Path
+) -> None:
+    ours = load_processor(_with_ends(checkpoint, tmp_path / "model", None, None, generation))
+    assert ours.eos_token_ids == (ours.tokenizer.eos_token_id,)
+    names = tmp_path / "model" / "tokenizer_config.json"
+    names.write_text(json.dumps(json.loads(names.read_text()) | {"eos_token": None}))
+    assert load_processor(tmp_path / "model").eos_token_ids == ()
 
 
 def test_an_end_that_is_no_token(checkpoint: Path, tmp_path: Path) -> None:

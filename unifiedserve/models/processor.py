@@ -56,7 +56,7 @@ class Processor:
         #: whether what the first tokens of a prompt leave in the KV cache is the same in all prompts that begin so
         self.shares_prefixes = StateLayout.of(text_config) is None and short_length(text_config) is None
         self.pooling = load_pooling(model_dir)  # None for a model that generates text
-        self.eos_token_ids: tuple[int, ...] = end_tokens(model_dir)
+        self.eos_token_ids: tuple[int, ...] = end_tokens(model_dir, self.tokenizer)
         self._opening: list[int] = [] if config is text_config else _opening(self.tokenizer)
 
     def plan_image(self, width: int, height: int, options: MediaOptions) -> MediaPlan:
