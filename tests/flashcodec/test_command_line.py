@@ -368,6 +368,7 @@ MISTAKES = {
     "plan of too many frames a second": (["plan", "CLIP", "--fps", "1e12"], ["--fps"]),
     "plan of no frames": (["plan", "CLIP", "--frames", "0"], ["--frames"]),
     "sample to nowhere": (["sample", "CLIP"], ["--output"]),
+    "sample to an empty name": (["sample", "CLIP", "-o", ""], ["--output", ".png"]),
     "sample to an unknown format": (["sample", "CLIP", "-o", "sheet.mp3"], ["--output", ".png"]),
     "sample of a strange size": (["sample", "CLIP", "-o", "a.png", "--size", "320*180"], ["--size", "320*180"]),
     "sample of no size": (["sample", "CLIP", "-o", "a.png", "--size", "0x9"], ["--size"]),

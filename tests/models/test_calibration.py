@@ -1,5 +1,6 @@
 """Calibration: sums are those of what transformers hands to each matrix, and what comes of a text is served."""
 
+import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 from builders_gemma import gemma3
 from builders_qwen import qwen3_vl
 from builders_scoring import llama4_text
+from command_line import Failed
 from reference import transformers
 
 from unifiedserve.cli.app import main
@@ -98,7 +100,11 @@ def test_what_comes_of_a_text_is_served(
 
 
 def test_refuses_what_it_cannot_measure(
-    error_of: Callable[..., str], checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    error_of: Callable[..., str],
+    failed: Failed,
+    checkpoint: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     long, short = tmp_path / "long.txt", tmp_path / "short.txt"
     long.write_text(TEXT)
@@ -117,4 +123,12 @@ def test_refuses_what_it_cannot_measure(
     config.parent.mkdir()
     config.write_text('{"quantization_config": {"quant_method": "awq"}}')
     assert "quantised already" in error_of("calibrate", str(config.parent), str(long), *output)
-    assert not [*tmp_path.glob("*.gguf")]
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        code, _, said = failed("calibrate", model, str(long), *output)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert code == 2
+    assert said.endswith("a.gguf: File too large\n"), "as on a full disk"
+    assert not [*tmp_path.glob("*.gguf*"), *tmp_path.glob(".*")]

@@ -16,6 +16,7 @@ from unifiedserve.models.hub import resolve_model
 from unifiedserve.models.loading import pretrained
 from unifiedserve.models.registry import load_processor
 from unifiedserve.quantization.read import quantization_config
+from unifiedserve.whole_file import put_whole
 
 
 def run(model: str, text: Path, tokens: int, dtype: str, output: Path | None, console: Console) -> None:
@@ -31,15 +32,16 @@ def run(model: str, text: Path, tokens: int, dtype: str, output: Path | None, co
     ids = processor.tokenizer(words)["input_ids"][:tokens]
     if len(ids) < WINDOW:
         raise ConfigError(f"{text}: {len(ids)} tokens are too few; a window has {WINDOW}")
-    own: torch.dtype = getattr(torch, CPU.best_dtype() if dtype == "auto" else dtype)
-    calibration = Calibration(pretrained(model_dir, processor.config, own))
+    number_type: torch.dtype = getattr(torch, CPU.best_dtype() if dtype == "auto" else dtype)
+    calibration = Calibration(pretrained(model_dir, processor.config, number_type))
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("tokens", total=len(ids) // WINDOW * WINDOW)
         for done in calibration.run(ids):
             progress.update(task, completed=done)
     squares = calibration.squares()
     try:
-        write_importance(path, squares, text.name, WINDOW)
+        with put_whole(path) as own:
+            write_importance(own, squares, text.name, WINDOW)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
     _tell(console, len(squares), calibration, path, model)

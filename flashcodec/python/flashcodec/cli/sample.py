@@ -91,7 +91,7 @@ def sample(
 
 
 def _is_folder(output: str) -> bool:
-    if output.endswith(os.sep) or Path(output).is_dir():
+    if output.endswith(os.sep) or (output and Path(output).is_dir()):
         return True
     if Path(output).suffix.lower() not in _SUFFIXES:
         raise typer.BadParameter(

@@ -42,7 +42,7 @@ class Tower(ABC):
         """Return what preprocessor_config.json says beside mean and deviation of pixels."""
 
     def video_processor(self, file: GGUFFile) -> Mapping[str, Any]:
-        """Return what video_preprocessor_config.json says beside mean and deviation; nothing if there is no such file."""
+        """Return what video_preprocessor_config.json says beside mean and deviation; nothing: there is none."""
         return {}
 
     @abstractmethod

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import torch
 
 from unifiedserve.models.gguf.file import GGUFFile
-from unifiedserve.models.gguf.towers.base import Source, TokenId, Tower, joined, stored_name
+from unifiedserve.models.gguf.towers.base import Source, TokenId, Tower, joined
 
 _PATCH = "v.patch_embd.weight"
 _FUSED = "attn_qkv"
