@@ -69,7 +69,7 @@ class Weight:
     side: 1 for float32, 2 for bfloat16, which may meet float32, too. Of uint8 they are codes: 4 inputs of 8 bits, or 8
     inputs of 4 bits, in the low halves of 4 bytes and then in the high ones. A weight is then (code - zero) * scale; scales
     and zeros are float16 [ceil(outputs / 16), inputs / group, 16], of groups of 16, 32, 64, 128 or 256 inputs. Of 8 bits
-    all inputs may be one group, if they are a multiple of 64 up to 65,536.
+    all inputs may be one group, if they are a multiple of 64 up to 65,536. Zeros that are the same for all are [1, 1, 16].
     Raises ValueError for other shapes.
     """
     def __init__(

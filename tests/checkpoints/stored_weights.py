@@ -52,6 +52,8 @@ def check_value(shape: list[int], scheme: Any, value: Tensor | QuantizedMatrix) 
     assert all(tensor.is_contiguous() for tensor in value[:3])
     assert int(value.codes.max()) < 2**scheme.bits
     assert bool(value.zeros.isfinite().all())
+    if scheme.zero is not None:
+        assert bool((value.zeros == scheme.zero).all())
 
 
 def words(codes: np.ndarray, bits: int, order: tuple[int, ...] | None = None) -> np.ndarray:

@@ -49,7 +49,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> CDLL:
     library.amx_linear.restype = c_bool
     library.amx_linear.argtypes = ARGUMENTS
     library.amx_codes.restype = c_bool
-    library.amx_codes.argtypes = [*ARGUMENTS, c_int, c_int64, c_void_p, c_void_p]
+    library.amx_codes.argtypes = [*ARGUMENTS, c_int, c_int64, c_void_p, c_void_p, c_bool]
     library.amx_sequences.restype = c_bool
     library.amx_sequences.argtypes = [
         c_int, c_void_p, c_int64, c_int64, c_int64, c_void_p, c_void_p, c_float, c_int64, c_void_p
@@ -119,7 +119,9 @@ def test_threads_share_a_product(linear: Linear) -> None:
 
 
 def zeros_of(kind: str, outputs: int, groups: int, bits: int, random: torch.Generator) -> Tensor:
-    """Return zeros of codes, float16: those that leave numbers of a byte, any numbers, or some of both."""
+    """Return zeros of codes, float16: those that leave numbers of a byte, one of them, any numbers, or some of both."""
+    if kind == "one":
+        return torch.full((outputs, groups), 2.0 ** (bits - 1)).half()
     whole = (
         torch.full((outputs, groups), 128.0)
         if bits == 8
@@ -133,7 +135,7 @@ def zeros_of(kind: str, outputs: int, groups: int, bits: int, random: torch.Gene
     return (anything if kind == "any" else whole).half()
 
 
-@pytest.mark.parametrize("zeros_kind", ["whole", "any", "mixed"])
+@pytest.mark.parametrize("zeros_kind", ["whole", "one", "any", "mixed"])
 @pytest.mark.parametrize(
     ("bits", "groups", "group"),
     [*((bits, 5, group) for bits in (4, 8) for group in (32, 64, 128, 256)), (8, 1, 448), (8, 1, 4160)],
@@ -157,12 +159,16 @@ def test_products_of_codes(
     weight = ((grouped - zeros[:, :, None].double()) * scales[:, :, None].double()).flatten(1)
     expected = x.flatten(1).double() @ weight.T + bias.double() + (y.double() if accumulate else 0)
     tensors = x.flatten(1).bfloat16(), to_panels(codes if bits == 8 else pack_halves(codes)), bias
-    pointers, tables = [each.data_ptr() for each in tensors], [by_panel(scales), by_panel(zeros)]
+    same = zeros_kind == "one"
+    pointers, tables = (
+        [each.data_ptr() for each in tensors],
+        [by_panel(scales), by_panel(zeros[:16, :1] if same else zeros)],
+    )
 
     def product(rows: int) -> Tensor:
         sums = y[:rows].clone()
         args = pointers[0], rows, *pointers[1:], outputs, groups * group, sums.data_ptr(), accumulate
-        left = library.amx_codes(2, *args, bits, group, *(table.data_ptr() for table in tables))
+        left = library.amx_codes(2, *args, bits, group, *(table.data_ptr() for table in tables), same)
         assert not left, "registers are left as they were"
         return sums
 

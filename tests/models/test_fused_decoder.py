@@ -18,6 +18,7 @@ from unifiedserve.device.cpu.decoder import FusedDecoder
 from unifiedserve.device.cpu.dtypes import KERNEL_DTYPES
 from unifiedserve.device.cpu.head import Head
 from unifiedserve.device.cpu.matrix import Matrix, joined
+from unifiedserve.device.cpu.panels import by_panel, to_panels
 from unifiedserve.device.llama import fits
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 from unifiedserve.memory.number_types import name_of
@@ -212,6 +213,25 @@ def test_fused_weights_are_views_of_the_arena(checkpoint: Any) -> None:
 def test_matrices_that_do_not_fill_panels_are_joined_in_a_copy() -> None:
     parts = [torch.randn(outputs, 8) for outputs in (5, 16, 3)]
     assert torch.equal(joined([Matrix.of(part) for part in parts], torch.float32).rows(torch.float32), torch.cat(parts))
+
+
+def coded(outputs: int, zero: float | None) -> Matrix:
+    """A matrix of codes at random, whose zeros are all the same or not."""
+    codes = torch.randint(0, 256, (outputs, 64), dtype=torch.uint8)
+    scales = by_panel(torch.rand(outputs, 2).half())
+    zeros = by_panel(torch.rand(outputs, 2).half()) if zero is None else torch.full((1, 1, 16), zero).half()
+    return Matrix(to_panels(codes), outputs, 64, scales, zeros)
+
+
+@pytest.mark.parametrize(
+    ("zeros", "stay_codes"), [((None, None), True), ((128, 128), True), ((128, 16), False), ((128, None), False)]
+)
+def test_codes_are_joined_where_their_zeros_are_alike(zeros: tuple[float | None, ...], stay_codes: bool) -> None:
+    parts = [coded(outputs, zero) for outputs, zero in zip((32, 5), zeros, strict=True)]
+    whole = joined(parts, torch.float32)
+    assert torch.equal(whole.rows(torch.float32), torch.cat([part.rows(torch.float32) for part in parts]))
+    assert (whole.scales is not None) == stay_codes
+    whole.native()
 
 
 def test_scattered_weights_are_copied() -> None:

@@ -133,6 +133,7 @@ def test_a_matrix_may_begin_anywhere_in_memory(start: int) -> None:
     codes_of=st.tuples(st.sampled_from([4, 8]), st.integers(1, 12), st.sampled_from([16, 32, 64, 128, 256]))
     | st.tuples(st.just(8), st.just(1), st.integers(5, 80).map(lambda units: 64 * units)),
     whole=st.booleans(),
+    zero=st.sampled_from([None, 8.0, 128.0, -1.5]),
     dtype=st.sampled_from(DTYPES),
     seed=st.integers(0, 2**32),
 )
@@ -142,6 +143,7 @@ def test_codes(
     outputs: int,
     codes_of: tuple[int, int, int],
     whole: bool,
+    zero: float | None,
     dtype: torch.dtype,
     seed: int,
 ) -> None:
@@ -153,18 +155,20 @@ def test_codes(
     codes = torch.randint(0, 2**bits, (outputs, groups * group), dtype=torch.uint8, generator=random)
     zeros = torch.rand(outputs, groups, generator=random).mul(2 ** (bits + 1)).sub(2**bits // 2).half()
     zeros = zeros.round() if whole else zeros
+    zeros = zeros if zero is None else torch.full_like(zeros, zero)
     scales = torch.rand(outputs, groups, generator=random).half()
     bias = torch.randn(outputs, generator=random).to(dtype)
     grouped = codes.view(outputs, groups, group).double()
     weight = ((grouped - zeros[:, :, None].double()) * scales[:, :, None].double()).flatten(1)
     expected = x.flatten(1).double() @ weight.T + bias.double()
     panels = to_panels(codes if bits == 8 else pack_halves(codes))
-    stored = _core.Weight(panels, outputs, groups * group, bias, by_panel(scales), by_panel(zeros))
+    table = torch.full((1, 1, 16), zero, dtype=torch.float16) if zero is not None else by_panel(zeros)
+    stored = _core.Weight(panels, outputs, groups * group, bias, by_panel(scales), table)
     y = torch.full((rows, outputs), torch.nan)
     _core.linear(POOL, x.flatten(1).to(dtype), stored, y)
     largest = float((x.flatten(1).abs().double() @ weight.abs().T).max()) if rows else 0.0
     torch.testing.assert_close(y.double(), expected, rtol=1e-5, atol=1e-6 * largest)  # sums of groups may cancel out
-    matrix = Matrix(panels, outputs, groups * group, by_panel(scales), by_panel(zeros))
+    matrix = Matrix(panels, outputs, groups * group, by_panel(scales), table)
     torch.testing.assert_close(matrix.rows(torch.float32).double(), weight)
 
 

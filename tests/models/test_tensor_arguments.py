@@ -190,7 +190,7 @@ def test_types(call: Callable[..., object], change: dict[str, Any], message: str
         (linear, {"y": torch.zeros(2, 5)}, r"y: expected shape \[rows=3, outputs=5\], got \[2, 5\]"),
         (decoder, {"down": weight(HIDDEN, 7)}, r"layers\[1\].down: expected shape .*=24\], got \[16, 7\]"),
         (code_weight, {"inputs": 48}, r"panels: expected shape \[panels=1, lanes=12, .*\], got \[1, 16, 16, 4\]"),
-        (code_weight, {"zeros": torch.zeros(1, 1, 16, dtype=torch.float16)}, r"zeros: expected shape .*groups=2"),
+        (code_weight, {"zeros": torch.zeros(1, 3, 16, dtype=torch.float16)}, r"zeros: expected shape .*groups=2"),
         (code_weight, {"zeros": None}, "codes need scales and zeros"),
         (
             code_weight,

@@ -132,7 +132,9 @@ def test_which_tensors_are_quantised(tmp_path: Path) -> None:
     save_file(tensors, tmp_path / "model.safetensors")
     files = SafetensorsFiles(tmp_path)
     source = OnTheFly(files, lambda name: None if name.startswith("embed") else DEFAULTS[8])
-    schemes = {f"{name}.weight": Scheme(8, group) for name, group in zip("abcd", (128, 64, 32, 16), strict=True)}
+    schemes = {
+        f"{name}.weight": Scheme(8, group, zero=128) for name, group in zip("abcd", (128, 64, 32, 16), strict=True)
+    }
     headers = source.headers()
     assert headers == [header._replace(scheme=schemes.get(header.name)) for header in files.headers()]
     values = dict(source.read())
@@ -152,7 +154,7 @@ def test_which_tensors_are_quantised(tmp_path: Path) -> None:
 )
 def test_a_row_has_one_scale(inputs: int, group: int | None) -> None:
     """Where kernels add up all of its products, which registers hold four inputs of at a time."""
-    assert fitting(OF_EVEN_ROWS[8], inputs) == (group and Scheme(8, group))
+    assert fitting(OF_EVEN_ROWS[8], inputs) == (group and Scheme(8, group, zero=128))
 
 
 def test_groups_are_never_larger_than_asked_for(tmp_path: Path) -> None:

@@ -24,8 +24,8 @@ class CodedGroups {
     count_ = count;
     has_sign_ = true;
     for_each([&](int group, int panel) {
-      const std::int64_t table = (panel * work.groups + first + group) * kPanelOutputs;
-      scales_[group][panel] = {load(work.zeros + table), load(work.scales + table)};
+      const std::int64_t number = panel * work.groups + first + group;
+      scales_[group][panel] = {load(work.zeros.at(number)), load(work.scales + number * kPanelOutputs)};
       has_sign_ = has_sign_ && leaves_bytes(scales_[group][panel].zeros);
     });
     constexpr int kWeightLanes = kLanes * kBits / 8;
@@ -224,8 +224,7 @@ void single_group_block(const CodedPart& work, std::int64_t row, int rows) {
   Int products[kHalves * kRegisterRows][kPanels];
   put_sums<kHalves, kPanels>(products);
   GroupScales scales[kPanels];
-  for (int p = 0; p < kPanels; ++p)
-    scales[p] = {load(work.zeros + p * kPanelOutputs), load(work.scales + p * kPanelOutputs)};
+  for (int p = 0; p < kPanels; ++p) scales[p] = {load(work.zeros.at(p)), load(work.scales + p * kPanelOutputs)};
   TileTarget<float> target = work.target;
   target.y += row * target.stride;
   for (int r = 0; r < rows; ++r, target.y += target.stride) {

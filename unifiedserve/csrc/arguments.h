@@ -62,6 +62,7 @@ struct WeightTensors {
   int bits() const { return panels.size(1) * 8 == inputs ? 4 : 8; }
   const std::uint8_t* code_panels(const std::string& name) const;
   WeightCodes weight_codes(const std::string& name) const;
+  Zeros zeros_of(const std::string& name, Size& number, Size& groups) const;
 };
 
 // The cache, if it holds elements of T or codes; else throws pybind11::type_error.

@@ -93,7 +93,6 @@ WeightCodes WeightTensors::weight_codes(const std::string& name) const {
   Size groups("groups");
   Size of_panel("outputs of a panel", kPanelOutputs);
   const auto* const scales = codes->scales.as<const Float16>(name + ".scales", {number, groups, of_panel});
-  const auto* const zeros = codes->zeros.as<const Float16>(name + ".zeros", {number, groups, of_panel});
   const std::int64_t group = groups.value() == 0 ? 0 : inputs / groups.value();
   const bool is_single = bits() == 8 && group == inputs && group % kSingleGroupUnit == 0 && group <= kMostInputsOfGroup;
   const bool is_known = is_single || group == 16 || group == 32 || group == 64 || group == 128 || group == 256;
@@ -102,7 +101,16 @@ WeightCodes WeightTensors::weight_codes(const std::string& name) const {
         name + ".scales: expected groups of 16, 32, 64, 128 or 256 inputs, or (8 bits) one of all, got " +
         std::to_string(groups.value()) + " for " + std::to_string(inputs) + " inputs");
   }
-  return {bits(), group, scales, zeros};
+  return {bits(), group, scales, zeros_of(name, number, groups)};
+}
+
+Zeros WeightTensors::zeros_of(const std::string& name, Size& number, Size& groups) const {
+  Size of_panel("outputs of a panel", kPanelOutputs);
+  if (codes->zeros.size(0) == 1 && codes->zeros.size(1) == 1) {
+    Size one("of all", 1);
+    return {codes->zeros.as<const Float16>(name + ".zeros", {one, one, of_panel}), 0};
+  }
+  return {codes->zeros.as<const Float16>(name + ".zeros", {number, groups, of_panel}), kPanelOutputs};
 }
 
 void bind_arguments(py::module_& module) {
@@ -126,7 +134,7 @@ panels are [ceil(outputs / 16), inputs / values, 16, values], each of 16 outputs
 side: 1 for float32, 2 for bfloat16, which may meet float32, too. Of uint8 they are codes: 4 inputs of 8 bits, or 8
 inputs of 4 bits, in the low halves of 4 bytes and then in the high ones. A weight is then (code - zero) * scale; scales
 and zeros are float16 [ceil(outputs / 16), inputs / group, 16], of groups of 16, 32, 64, 128 or 256 inputs. Of 8 bits
-all inputs may be one group, if they are a multiple of 64 up to 65,536.
+all inputs may be one group, if they are a multiple of 64 up to 65,536. Zeros that are the same for all are [1, 1, 16].
 Raises ValueError for other shapes.)")
       .def(py::init(&weight_of), py::arg("panels"), py::arg("outputs"), py::arg("inputs"), py::arg("bias") = py::none(),
            py::arg("scales") = py::none(), py::arg("zeros") = py::none(), py::keep_alive<1, 2>(),

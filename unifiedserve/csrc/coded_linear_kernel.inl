@@ -58,7 +58,7 @@ struct CodedPart {
   const CodedRows& x;
   std::int64_t rows;
   const Float16* scales;     // of the first group and output
-  const Float16* zeros;      // likewise
+  Zeros zeros;               // likewise
   TileTarget<float> target;  // of the first row
   const TilePart& part;
   std::int64_t groups;       // of a row
@@ -70,10 +70,11 @@ struct GroupCodes {
   const float* weights;  // of the first panel
   std::int64_t panel_stride;
   std::int64_t lanes;
-  const Float16* zeros;
   const Float16* scales;
-  std::int64_t table_stride;  // from a panel's zeros and scales to the next one's
-  const std::int32_t* x;      // lanes of the first row
+  std::int64_t table_stride;  // from a panel's scales to the next one's
+  const Float16* zeros;
+  std::int64_t zeros_stride;
+  const std::int32_t* x;  // lanes of the first row
   std::int64_t x_stride;
   const float* x_scales;
   const float* x_sums;
@@ -107,13 +108,14 @@ __attribute__((always_inline)) inline void add_group(const GroupCodes& at, std::
     }
   }
   // The hardware does not keep up with so many short tables beside the weights.
-  const std::int64_t next_panels = kVectors / kPanelVectors * at.table_stride;
+  constexpr int kPanels = kVectors / kPanelVectors;
 #pragma GCC unroll 8
   for (int v = 0; v < kVectors; ++v) {
-    const std::int64_t from = v / kPanelVectors * at.table_stride + v % kPanelVectors * kWidth;
-    const GroupScales group{load(at.zeros + from), load(at.scales + from)};
-    __builtin_prefetch(at.zeros + from + next_panels);
-    __builtin_prefetch(at.scales + from + next_panels);
+    const Float16* const scales = at.scales + v / kPanelVectors * at.table_stride + v % kPanelVectors * kWidth;
+    const Float16* const zeros = at.zeros + v / kPanelVectors * at.zeros_stride + v % kPanelVectors * kWidth;
+    const GroupScales group{load(zeros), load(scales)};
+    __builtin_prefetch(zeros + kPanels * at.zeros_stride);
+    __builtin_prefetch(scales + kPanels * at.table_stride);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       const std::int64_t table = r * at.x_table_stride;
@@ -126,13 +128,13 @@ template <int kBits, int kRows, int kVectors, class Fetch>
 void coded_tile(const CodedPart& work, std::int64_t row, const Fetch& fetch) {
   const CodedRows& x = work.x;
   const std::int64_t group = work.part.first / work.group_lanes;
-  const std::int64_t table = group * kPanelOutputs;
   GroupCodes at{.weights = work.part.panels,
                 .panel_stride = work.part.panel_stride,
                 .lanes = work.group_lanes,
-                .zeros = work.zeros + table,
-                .scales = work.scales + table,
+                .scales = work.scales + group * kPanelOutputs,
                 .table_stride = work.groups * kPanelOutputs,
+                .zeros = work.zeros.at(group),
+                .zeros_stride = work.groups * work.zeros.step,
                 .x = reinterpret_cast<const std::int32_t*>(x.codes + row * x.inputs + group * x.group),
                 .x_stride = x.inputs / 4,
                 .x_scales = x.scales + row * work.groups + group,
@@ -145,7 +147,7 @@ void coded_tile(const CodedPart& work, std::int64_t row, const Fetch& fetch) {
   for (std::int64_t lane = 0; lane < work.part.lanes; lane += at.lanes) {
     add_group<kBits>(at, lane, fetch, sums);
     at.weights += at.lanes * kLaneFloats;
-    at.zeros += kPanelOutputs;
+    at.zeros += work.zeros.step;
     at.scales += kPanelOutputs;
     at.x += x.group / 4;
     ++at.x_scales;
@@ -192,10 +194,11 @@ void for_coded_parts(const CodedTile<T>& tile, std::int64_t inputs, Run run) {
                         const TileTarget<T> target = target_of<T>(tile, output, 0, part.first > 0);
                         float bias[kWideVectors * kWidth];
                         const std::int64_t groups = tile.x.inputs / tile.x.group;
+                        const std::int64_t before = output / kPanelOutputs * groups;
                         run(CodedPart{.x = tile.x,
                                       .rows = tile.rows,
-                                      .scales = tile.scales + output * groups,
-                                      .zeros = tile.zeros + output * groups,
+                                      .scales = tile.scales + before * kPanelOutputs,
+                                      .zeros = {tile.zeros.at(before), tile.zeros.step},
                                       .target = with_floats(target, bias),
                                       .part = part,
                                       .groups = groups,

@@ -44,6 +44,14 @@ constexpr std::int64_t kSingleGroupUnit = 64;
 // and at most so many, whose products' sums stay below 2**31.
 constexpr std::int64_t kMostInputsOfGroup = 65'536;
 
+// Zeros of codes, kPanelOutputs for each panel and group, or the same ones for all of them.
+struct Zeros {
+  const Float16* first = nullptr;
+  std::int64_t step = 0;  // from a panel's group to its next one: kPanelOutputs, or 0
+
+  const Float16* at(std::int64_t group) const { return first + group * step; }
+};
+
 // The same with codes of the weights: a weight is (code - zero) * scale. A zero need not be whole.
 template <class T>
 struct CodedTile {
@@ -51,7 +59,7 @@ struct CodedTile {
   std::int64_t rows;
   const std::uint8_t* panels;
   const Float16* scales;  // [panels, inputs / group, kPanelOutputs]
-  const Float16* zeros;   // likewise
+  Zeros zeros;            // likewise
   const T* bias;
   std::int64_t outputs;
   float* y;

@@ -15,7 +15,7 @@ struct WeightCodes {
   int bits = 0;  // 0: the weights are no codes
   std::int64_t group = 0;
   const Float16* scales = nullptr;  // [panels, inputs / group, kPanelOutputs]
-  const Float16* zeros = nullptr;   // likewise, any numbers
+  Zeros zeros;                      // likewise, any numbers
 };
 
 // A weight matrix [outputs, inputs] in panels (see kernels.h), of T, of bfloat16 where T is float, or of codes, and its
@@ -146,14 +146,14 @@ void linear_piece(const T* x, const Weight<T>& weight, const Piece& piece, const
 template <class T>
 void linear_piece(const CodedRows& x, const Weight<T>& weight, const Piece& piece, const Sums& sums) {
   const std::int64_t groups = x.inputs / x.group;
-  const std::int64_t table = piece.output * groups;
+  const std::int64_t before = piece.output / kPanelOutputs * groups;
   const auto kernel = weight.codes.bits == 8 ? kernels<T>().linear_int8 : kernels<T>().linear_int4;
   kernel({.x = {x.codes + piece.row * x.inputs, x.scales + piece.row * groups, x.sums + piece.row * groups, x.inputs,
                 x.group},
           .rows = piece.rows,
           .panels = weight.panels + piece.output * weight.bytes(weight.inputs),
-          .scales = weight.codes.scales + table,
-          .zeros = weight.codes.zeros + table,
+          .scales = weight.codes.scales + before * kPanelOutputs,
+          .zeros = {weight.codes.zeros.at(before), weight.codes.zeros.step},
           .bias = weight.bias == nullptr ? nullptr : weight.bias + piece.output,
           .outputs = piece.outputs,
           .y = sums.y,

@@ -1,6 +1,7 @@
 """Lay some matrices of a model out in panels, as the processor's kernels read them.
 
-A matrix `X.weight` is stored as `X.weight.panels`; one of codes also as `X.weight.scales` and `X.weight.zeros`.
+A matrix `X.weight` is stored as `X.weight.panels`; one of codes also as `X.weight.scales` and `X.weight.zeros`, which
+are once in memory where all groups have the same.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -69,7 +70,7 @@ def _code_headers(name: str, outputs: int, inputs: int, scheme: Scheme) -> list[
     return [
         Header(f"{name}.panels", torch.uint8, panels_shape(outputs, inputs * scheme.bits // 8, torch.uint8)),
         Header(f"{name}.scales", torch.float16, table, exact=True),
-        Header(f"{name}.zeros", torch.float16, table, exact=True),
+        Header(f"{name}.zeros", torch.float16, table if scheme.zero is None else [1, 1, OUTPUTS], exact=True),
     ]
 
 
@@ -77,7 +78,8 @@ def _code_panels(name: str, matrix: QuantizedMatrix) -> Iterator[tuple[str, Tens
     codes = matrix.codes if matrix.scheme.bits == 8 else pack_halves(matrix.codes)
     yield f"{name}.panels", to_panels(codes)
     yield f"{name}.scales", by_panel(matrix.scales.half())
-    yield f"{name}.zeros", by_panel(matrix.zeros.half())
+    zeros = matrix.zeros if matrix.scheme.zero is None else matrix.zeros[:OUTPUTS, :1]
+    yield f"{name}.zeros", by_panel(zeros.half())
 
 
 class StoredMatrix(NamedTuple):

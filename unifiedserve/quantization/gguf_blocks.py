@@ -20,6 +20,7 @@ Bytes = NDArray[np.uint8]
 Decoded = tuple[Tensor, Tensor, Tensor]  # codes [blocks, ...], scales and zeros [blocks, groups]
 
 EIGHT_BITS = Scheme(8, 32)
+_SIGNED = Scheme(8, 32, zero=128)
 #: values at a time, of which some float32 copies are made
 _CHUNK = 1 << 22
 #: the values that IQ4 codes stand for, as codes of 8 bits
@@ -97,18 +98,18 @@ def _iq4_xs(blocks: Bytes) -> Decoded:
 
 
 _TYPES: dict[str, tuple[Scheme, Callable[[Bytes], Decoded]]] = {
-    "Q8_0": (EIGHT_BITS, _q8_0),
-    "Q4_0": (Scheme(4, 32), _q4_0),
+    "Q8_0": (_SIGNED, _q8_0),
+    "Q4_0": (Scheme(4, 32, zero=8), _q4_0),
     "Q4_1": (Scheme(4, 32), _q4_1),
-    "Q5_0": (EIGHT_BITS, _q5_0),
+    "Q5_0": (Scheme(8, 32, zero=16), _q5_0),
     "Q5_1": (EIGHT_BITS, _q5_1),
     "Q2_K": (Scheme(4, 16), _q2_k),
-    "Q3_K": (Scheme(4, 16), _q3_k),
+    "Q3_K": (Scheme(4, 16, zero=4), _q3_k),
     "Q4_K": (Scheme(4, 32), _q4_k),
     "Q5_K": (EIGHT_BITS, _q5_k),
-    "Q6_K": (Scheme(8, 16), _q6_k),
-    "IQ4_NL": (EIGHT_BITS, _iq4_nl),
-    "IQ4_XS": (EIGHT_BITS, _iq4_xs),
+    "Q6_K": (Scheme(8, 16, zero=32), _q6_k),
+    "IQ4_NL": (_SIGNED, _iq4_nl),
+    "IQ4_XS": (_SIGNED, _iq4_xs),
 }
 KINDS = tuple(_TYPES)
 

@@ -7,15 +7,15 @@ from torch import Tensor
 
 from unifiedserve.memory.tensors import Header, Weights
 from unifiedserve.quantization.matrix import QuantizedMatrix
-from unifiedserve.quantization.quantize import quantize
+from unifiedserve.quantization.quantize import ZERO, quantize
 from unifiedserve.quantization.scheme import MOST_INPUTS_OF_GROUP, Scheme, fitting
 
 #: what to quantise to, by bits
-DEFAULTS = {4: Scheme(4, 32), 8: Scheme(8, 128)}
+DEFAULTS = {4: Scheme(4, 32), 8: Scheme(8, 128, ZERO)}
 #: the same of vision towers, whose products have many rows: sums of large groups meet few scales
-OF_TOWERS = {8: Scheme(8, 256)}
+OF_TOWERS = {8: Scheme(8, 256, ZERO)}
 #: of their matrices whose rows have few values that are much larger than the others: sums stay where they are made
-OF_EVEN_ROWS = {8: Scheme(8, MOST_INPUTS_OF_GROUP)}
+OF_EVEN_ROWS = {8: Scheme(8, MOST_INPUTS_OF_GROUP, ZERO)}
 
 SchemeOf = Callable[[str], Scheme | None]
 

@@ -10,9 +10,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from unifiedserve.quantization.matrix import QuantizedMatrix, middle, with_minima
+from unifiedserve.quantization.matrix import QuantizedMatrix, with_minima
 from unifiedserve.quantization.scheme import Scheme
 
+#: of all codes of 8 bits
+ZERO = 128
 _RANGES = (1.0, 0.95, 0.9, 0.85, 0.8)
 #: values at a time: they and what is computed of them stay in the cores' caches
 _CHUNK = 1 << 18
@@ -48,9 +50,8 @@ def _shares(importance: Tensor) -> Tensor:
 def _to_8_bits(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return codes, scales and zeros of values [N, groups, group]."""
     scales = values.abs().amax(-1).div_(127).clamp_min_(_TINY)
-    zeros = middle(8).expand(scales.shape)
-    codes = (values / scales[..., None]).round_().add_(128).clamp_(1, 255)
-    return codes.to(torch.uint8), scales, zeros
+    codes = (values / scales[..., None]).round_().add_(ZERO).clamp_(1, 255)
+    return codes.to(torch.uint8), scales, torch.full_like(scales, ZERO)
 
 
 def _to_4_bits(values: Tensor, shares: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:

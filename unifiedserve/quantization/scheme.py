@@ -12,10 +12,14 @@ _LARGEST_STORED = 128  # of a file's matrices: larger groups of activations are 
 
 
 class Scheme(NamedTuple):
-    """Describe codes of 4 or 8 bits. `group` neighbouring inputs share a scale and a zero."""
+    """Describe codes of 4 or 8 bits. `group` neighbouring inputs share a scale and a zero.
+
+    Where all have the same `zero`, this is it; None: each group has its own.
+    """
 
     bits: int
     group: int
+    zero: int | None = None
 
 
 def fitting(scheme: Scheme, inputs: int) -> Scheme | None:

@@ -90,12 +90,13 @@ extern "C" bool amx_linear(int threads, const BFloat16* x, std::int64_t rows, co
   return multiplied(threads, x, rows, {weights.as<std::uint8_t>(), bias, outputs, inputs, {}}, y, accumulate);
 }
 
-// Likewise, with weights of codes.
+// Likewise, with weights of codes. All have the same zeros, or each panel's groups their own.
 extern "C" bool amx_codes(int threads, const BFloat16* x, std::int64_t rows, const std::uint8_t* panels,
                           const BFloat16* bias, std::int64_t outputs, std::int64_t inputs, float* y, bool accumulate,
-                          int bits, std::int64_t group, const unified::Float16* scales, const unified::Float16* zeros) {
+                          int bits, std::int64_t group, const unified::Float16* scales, const unified::Float16* zeros,
+                          bool same_zeros) {
   const GuardedCopy weights(panels, unified::round_up(outputs, unified::kPanelOutputs) * inputs * bits / 8);
-  const unified::WeightCodes codes{bits, group, scales, zeros};
+  const unified::WeightCodes codes{bits, group, scales, {zeros, same_zeros ? 0 : unified::kPanelOutputs}};
   return multiplied(threads, x, rows, {weights.as<std::uint8_t>(), bias, outputs, inputs, codes}, y, accumulate);
 }
 

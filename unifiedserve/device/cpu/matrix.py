@@ -12,7 +12,10 @@ from unifiedserve.device.cpu.panels import OUTPUTS, decode, from_panels, panel_r
 
 
 class Matrix(NamedTuple):
-    """Hold a matrix [outputs, inputs]. With scales and zeros [panels, groups, 16] it is of codes (see `decode`)."""
+    """Hold a matrix [outputs, inputs]. With scales and zeros [panels, groups, 16] it is of codes (see `decode`).
+
+    Zeros that are the same for all are [1, 1, 16].
+    """
 
     panels: Tensor
     outputs: int
@@ -46,7 +49,8 @@ class Matrix(NamedTuple):
         rows = panel_rows(self.panels, numbers)
         if self.scales is None or self.zeros is None:
             return rows.to(dtype)
-        return decode(rows, table_rows(self.scales, numbers), table_rows(self.zeros, numbers), self.inputs).to(dtype)
+        zeros = table_rows(self.zeros.expand_as(self.scales), numbers)
+        return decode(rows, table_rows(self.scales, numbers), zeros, self.inputs).to(dtype)
 
 
 def joined(parts: Sequence[Matrix], dtype: torch.dtype) -> Matrix:
@@ -57,15 +61,16 @@ def joined(parts: Sequence[Matrix], dtype: torch.dtype) -> Matrix:
     kinds = {(part.panels.dtype, part.panels.shape[1], *_groups(part)) for part in parts}
     if len(kinds) > 1 or any(part.outputs % OUTPUTS for part in parts[:-1]):
         return Matrix.of(torch.cat([part.rows(dtype) for part in parts]))
+    panels = back_to_back([part.panels for part in parts])
+    if parts[0].scales is None or parts[0].zeros is None:
+        return Matrix(panels, outputs, inputs)
     scales, zeros = ([getattr(part, name) for part in parts] for name in ("scales", "zeros"))
-    return Matrix(
-        back_to_back([part.panels for part in parts]),
-        outputs,
-        inputs,
-        None if scales[0] is None else back_to_back(scales),
-        None if zeros[0] is None else back_to_back(zeros),
-    )
+    same = zeros[0].shape != scales[0].shape
+    return Matrix(panels, outputs, inputs, back_to_back(scales), zeros[0] if same else back_to_back(zeros))
 
 
-def _groups(part: Matrix) -> tuple[int, ...]:
-    return () if part.scales is None else (part.scales.shape[1],)
+def _groups(part: Matrix) -> tuple[float, ...]:
+    """Return how many groups codes have, and the zero of all of them, if it is one."""
+    if part.scales is None or part.zeros is None:
+        return ()
+    return part.scales.shape[1], *(part.zeros[0, 0, :1].tolist() if part.zeros.shape != part.scales.shape else ())

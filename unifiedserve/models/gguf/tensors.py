@@ -122,4 +122,6 @@ def _schemes(places: Mapping[str, Place]) -> Mapping[str, Scheme | None]:
 
 def _finest(schemes: Collection[Scheme]) -> Scheme:
     """Return one that holds the codes of them all."""
-    return Scheme(max(scheme.bits for scheme in schemes), min(scheme.group for scheme in schemes))
+    zeros = {scheme.zero for scheme in schemes}
+    zero = zeros.pop() if len(zeros) == 1 else None
+    return Scheme(max(scheme.bits for scheme in schemes), min(scheme.group for scheme in schemes), zero)
