@@ -5,6 +5,10 @@ namespace unified {
 namespace {
 
 constexpr int kCodedRows = SIMD_WIDTH == 16 ? 6 : 2;
+// Sums of small groups meet scales so often that they are to stay in registers beside products: of fewer panels. Not
+// where the rows are one tile, which waits for weights: of more panels more of them are on their way.
+constexpr int kNarrowVectors = SIMD_WIDTH == 16 ? 2 : kWideVectors;
+constexpr std::int64_t kSmallGroup = 128;
 // Codes of so many inputs of a wide tile's panels stay in the second-level cache while they meet all rows.
 constexpr std::int64_t kPartInputs = 4096;
 
@@ -207,13 +211,21 @@ void for_coded_parts(const CodedTile<T>& tile, std::int64_t inputs, Run run) {
                       });
 }
 
-template <class T, int kBits>
-void linear_codes(const CodedTile<T>& tile) {
+template <class T, int kBits, int kVectors>
+void linear_codes_by(const CodedTile<T>& tile) {
   const std::int64_t inputs = tile.x.group > kPartInputs ? tile.x.group : kPartInputs;  // a part has whole groups
-  for_coded_parts<kBits, kWideVectors>(tile, inputs, [](const CodedPart& work, bool wide) {
-    if (wide) return coded_part<kBits, kWideVectors>(work);
+  for_coded_parts<kBits, kVectors>(tile, inputs, [](const CodedPart& work, bool wide) {
+    if (wide) return coded_part<kBits, kVectors>(work);
     coded_part<kBits, kPanelVectors>(work);
   });
+}
+
+template <class T, int kBits>
+void linear_codes(const CodedTile<T>& tile) {
+  if constexpr (kNarrowVectors < kWideVectors) {
+    if (tile.rows > kCodedRows && tile.x.group <= kSmallGroup) return linear_codes_by<T, kBits, kNarrowVectors>(tile);
+  }
+  linear_codes_by<T, kBits, kWideVectors>(tile);
 }
 
 template <class T>
