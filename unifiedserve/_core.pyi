@@ -26,6 +26,7 @@ __all__: list[str] = [
     "has_call_filters",
     "instruction_set",
     "instruction_sets",
+    "likeliest",
     "linear",
     "linear_then",
     "restrict_calls",
@@ -183,6 +184,12 @@ def instruction_set() -> str:
 
 def instruction_sets() -> list[str]:
     """Return the instruction sets that this machine can run, the fastest first; the last is "plain"."""
+
+def likeliest(pool: ThreadPool, logits: torch.Tensor, out: torch.Tensor) -> None:
+    """Write out int64 [rows]: the place of the highest of each row of logits, float32 [rows, width].
+
+    Of equal ones it is the first. What is no number is passed over.
+    """
 
 def linear(pool: ThreadPool, x: torch.Tensor, weight: Weight, y: torch.Tensor) -> None:
     """Write y float32 [rows, outputs]: x [rows, inputs] times the transposed weight, plus its bias."""

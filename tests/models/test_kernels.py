@@ -120,6 +120,32 @@ def test_a_row_does_not_depend_on_the_batch(instruction_set: str, dtype: torch.d
         assert torch.equal(linear(x[:rows], weight, None), alone[:rows])
 
 
+@per_example
+@given(
+    rows=st.integers(0, 5),
+    width=st.integers(1, 200) | st.integers(40_000, 41_000),
+    distinct=st.integers(1, 300),
+    of=st.sampled_from([1.0, -1.0, torch.inf, -torch.inf]),
+    seed=st.integers(0, 2**32),
+)
+def test_the_likeliest(instruction_set: str, rows: int, width: int, distinct: int, of: float, seed: int) -> None:
+    """Of few distinct logits many are equal, and the first counts; one may be beyond all numbers."""
+    random = torch.Generator().manual_seed(seed)
+    logits = torch.randint(-distinct, distinct, (rows, width), generator=random).float()
+    if rows:
+        logits[rows // 2, width // 2] = of
+    found = torch.full((rows,), -1)
+    _core.likeliest(POOL, logits, found)
+    assert found.tolist() == [row.index(max(row)) for row in logits.tolist()]
+
+
+def test_logits_that_are_no_numbers_are_passed_over(instruction_set: str) -> None:
+    logits = torch.full((2, 70), torch.nan)
+    logits[0, 50], logits[0, 69] = -torch.inf, -3.0
+    _core.likeliest(POOL, logits, found := torch.full((2,), -1))
+    assert found.tolist() == [69, 0]
+
+
 @pytest.mark.parametrize("start", [0, 1])
 def test_a_matrix_may_begin_anywhere_in_memory(start: int) -> None:
     matrix = torch.randn(start + 24 * 10).bfloat16()[start:].view(24, 10)

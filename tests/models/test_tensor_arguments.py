@@ -124,6 +124,11 @@ def attend_sequences(**changes: Any) -> None:
     _core.attend_sequences(POOL, **arguments | {"out": torch.zeros(6, 2, 4), "scale": 1.0} | changes)
 
 
+def likeliest(**changes: Any) -> None:
+    arguments = {"logits": torch.zeros(3, 8), "out": torch.zeros(3, dtype=torch.int64)}
+    _core.likeliest(POOL, **arguments | changes)
+
+
 def rms_norm(**changes: Any) -> None:
     arguments = {"x": torch.zeros(3, 8), "weight": torch.ones(8), "epsilon": 1e-6, "out": torch.zeros(3, 8)}
     _core.rms_norm(POOL, **arguments | changes)
@@ -142,6 +147,7 @@ def rms_norm(**changes: Any) -> None:
         step,
         attend,
         attend_sequences,
+        likeliest,
         rms_norm,
     ],
 )
@@ -218,6 +224,8 @@ def test_types(call: Callable[..., object], change: dict[str, Any], message: str
         (attend_sequences, {"qkv": torch.zeros(6, 2, 2, 4)}, r"qkv: expected shape \[rows=6, kinds=3,"),
         (rms_norm, {"weight": torch.ones(9)}, r"weight: expected shape \[width=8\], got \[9\]"),
         (rms_norm, {"x": torch.zeros([1] * 9)}, "9 dimensions, expected at most 8"),
+        (likeliest, {"out": torch.zeros(2, dtype=torch.int64)}, r"out: expected shape \[rows=3\], got \[2\]"),
+        (likeliest, {"logits": torch.zeros(3, 0)}, "logits: expected some of each row, got none"),
     ],
 )
 def test_shapes(call: Callable[..., object], change: dict[str, Any], message: str) -> None:

@@ -145,6 +145,17 @@ void bound_rms_norm(ThreadPool& pool, const TensorView& x, const TensorView& wei
   });
 }
 
+void bound_likeliest(ThreadPool& pool, const TensorView& logits, const TensorView& out) {
+  Size rows("rows");
+  Size width("width");
+  const auto* const from = logits.as<const float>("logits", {rows, width});
+  auto* const to = out.as<std::int64_t>("out", {rows});
+  if (width.value() < 1) throw std::invalid_argument("logits: expected some of each row, got none");
+  for_rows(pool, rows.value(), width.value(), [&](std::int64_t row, int /*thread*/) {
+    to[row] = current_kernels().likeliest(from + row * width.value(), width.value());
+  });
+}
+
 }  // namespace
 
 void bind_kernels(py::module_& module) {
@@ -182,6 +193,10 @@ are (first row, number of sequences, rows of each). Raises ValueError for an odd
   module.def("rms_norm", &bound_rms_norm, py::arg("pool"), py::arg("x"), py::arg("weight"), py::arg("epsilon"),
              py::arg("out"), Release(),
              "Write out: each row of x [rows, width] by its root mean square, times weight [width]; rounded once.");
+  module.def("likeliest", &bound_likeliest, py::arg("pool"), py::arg("logits"), py::arg("out"), Release(),
+             R"(Write out int64 [rows]: the place of the highest of each row of logits, float32 [rows, width].
+
+Of equal ones it is the first. What is no number is passed over.)");
 }
 
 }  // namespace unified

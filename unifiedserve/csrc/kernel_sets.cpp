@@ -31,7 +31,7 @@ KernelSet named(std::string_view name, KernelSet set) {
 const KernelSet kAvx2VnniKernels = named("avx2_vnni", with_products(kAvx2Kernels, kAvx2VnniProducts));
 const KernelSet kAvx512VnniKernels = named("avx512_vnni", with_products(kAvx512Kernels, kAvx512VnniProducts));
 const KernelSet kAvx512Bf16Kernels =
-    with_products({"avx512_bf16", kAvx512Kernels.float32, kBf16Kernels}, kAvx512VnniProducts);
+    with_products({"avx512_bf16", kAvx512Kernels.float32, kBf16Kernels, kAvx512Kernels.likeliest}, kAvx512VnniProducts);
 const KernelSet kAmxKernels = named("amx", with_amx(kAvx512Bf16Kernels));
 
 #else

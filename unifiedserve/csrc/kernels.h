@@ -187,10 +187,14 @@ struct Kernels {
   float (*quantize)(const T* x, std::int64_t n, std::int8_t* codes);
 };
 
+// The place of the highest of n floats, fewer than 2**31: of equal ones the first. What is no number is passed over.
+using Likeliest = std::int64_t (*)(const float* x, std::int64_t n);
+
 struct KernelSet {
   std::string_view name;
   Kernels<float> float32;
   Kernels<BFloat16> bfloat16;
+  Likeliest likeliest = nullptr;
 };
 
 }  // namespace unified

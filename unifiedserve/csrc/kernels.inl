@@ -50,7 +50,7 @@ constexpr CodedProducts coded_products() {
 }
 
 constexpr KernelSet kernel_set(std::string_view name) {
-  return with_products({name, kernels_of<float>(), kernels_of<BFloat16>()}, coded_products());
+  return with_products({name, kernels_of<float>(), kernels_of<BFloat16>(), likeliest}, coded_products());
 }
 
 }  // namespace

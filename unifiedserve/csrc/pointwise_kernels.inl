@@ -130,5 +130,34 @@ float quantize(const T* x, std::int64_t n, std::int8_t* codes) {
   return round_to_codes(x, n, codes).scale;
 }
 
+inline std::int64_t likeliest(const float* x, std::int64_t n) {
+  constexpr int kVectors = 2;  // so that none waits for the last comparison
+  constexpr std::int64_t kStep = kVectors * kWidth;
+  Float highest[] = {splat(-__builtin_inff()), splat(-__builtin_inff())};  // of each lane
+  Int steps[kVectors] = {};                                                // where they were found
+  const std::int64_t whole = n / kStep * kStep;
+  for (std::int64_t i = 0; i < whole; i += kStep) {
+    const Int step = Int{} + static_cast<std::int32_t>(i);
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      const Float value = load(x + i + v * kWidth);
+      const Int higher = value > highest[v];
+      highest[v] = higher ? value : highest[v];
+      steps[v] = higher ? step : steps[v];
+    }
+  }
+  float best = -__builtin_inff();
+  std::int64_t place = 0;
+  const auto compare = [&](float value, std::int64_t at) {
+    if (value < best || (value == best && at >= place) || value != value) return;
+    best = value;
+    place = at;
+  };
+  for (int v = 0; v < kVectors; ++v)
+    for (int lane = 0; lane < kWidth; ++lane) compare(highest[v][lane], steps[v][lane] + v * kWidth + lane);
+  for (std::int64_t i = whole; i < n; ++i) compare(x[i], i);
+  return place;
+}
+
 }  // namespace
 }  // namespace unified

@@ -24,6 +24,7 @@ from unifiedserve.device.base import (
     StepRunner,
 )
 from unifiedserve.device.cpu import CPU
+from unifiedserve.device.highest import likeliest
 from unifiedserve.device.selection import files_of, open_device, select_device
 from unifiedserve.device.uploads import upload_behind
 
@@ -46,6 +47,7 @@ __all__ = [
     "StepRunner",
     "back_to_back",
     "files_of",
+    "likeliest",
     "open_device",
     "select_device",
     "upload_behind",

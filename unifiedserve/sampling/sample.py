@@ -12,14 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unifiedserve.device import upload_behind
+from unifiedserve.device import likeliest, upload_behind
 from unifiedserve.messages.sampling_params import CANDIDATES, MAX_LOGPROBS, SEED_LIMIT, SamplingParams
 from unifiedserve.sampling.adjust import Pending, adjust
 from unifiedserve.sampling.pick import Pick, pick_one_of_few
 
 _ROWS = 16  # whose whole vocabulary is worked on at a time: more would take much fresh memory
 _UNDECIDED = -1
-_BLOCK = 1024  # logits, of which the highest is found first
 _UNIFORMS = 64  # drawn at once: making a generator takes as long as many numbers
 
 
@@ -126,7 +125,7 @@ def _choose(logits: Tensor, params: Sequence[SamplingParams], indices: Sequence[
     plain = [row for row, p in enumerate(params) if not p.greedy and not p.truncated]
     truncated = [row for row, p in enumerate(params) if not p.greedy and p.truncated]
     all_drawn = len(plain) + len(truncated) == len(params)
-    chosen = logits.new_empty(len(params), dtype=torch.int64) if all_drawn else _likeliest(logits)
+    chosen = logits.new_empty(len(params), dtype=torch.int64) if all_drawn else likeliest(logits)
     if plain:
         drawn = _Drawn.of(logits, params, indices, plain)
         chosen[drawn.rows] = _draw_plain(logits, drawn)
@@ -135,22 +134,6 @@ def _choose(logits: Tensor, params: Sequence[SamplingParams], indices: Sequence[
         # one more shows whether top_k cuts between equals
         chosen[drawn.rows] = _draw_truncated(drawn.scaled(logits), drawn, CANDIDATES + 1)
     return chosen
-
-
-def _likeliest(logits: Tensor) -> Tensor:
-    """Return the id of each row's highest logit, int64 [B]; of equal ones the lowest.
-
-    By the highest of each block: on a CPU torch finds a maximum ten times as fast as where it is.
-    """
-    blocks = logits.shape[1] // _BLOCK
-    if blocks < 2:
-        return logits.argmax(dim=-1)
-    cut = logits[:, : blocks * _BLOCK].reshape(len(logits), blocks, _BLOCK)
-    block = cut.amax(dim=-1).argmax(dim=-1)
-    highest = cut.gather(1, block[:, None, None].expand(-1, 1, _BLOCK))[:, 0]
-    rest = logits[:, blocks * _BLOCK :]
-    few = torch.cat((highest, rest), dim=1).argmax(dim=-1)
-    return few + torch.where(few < _BLOCK, block * _BLOCK, (blocks - 1) * _BLOCK)
 
 
 def _uniform(params: SamplingParams, index: int) -> float:

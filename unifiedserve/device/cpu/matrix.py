@@ -70,7 +70,7 @@ def joined(parts: Sequence[Matrix], dtype: torch.dtype) -> Matrix:
 
 
 def _groups(part: Matrix) -> tuple[float, ...]:
-    """Return how many groups codes have, and the zero of all of them, if it is one."""
+    """Return how many groups codes have, and their zero if all have the same."""
     if part.scales is None or part.zeros is None:
         return ()
     return part.scales.shape[1], *(part.zeros[0, 0, :1].tolist() if part.zeros.shape != part.scales.shape else ())
