@@ -120,8 +120,9 @@ def test_threads_share_a_product(linear: Linear) -> None:
 
 def zeros_of(kind: str, outputs: int, groups: int, bits: int, random: torch.Generator) -> Tensor:
     """Return zeros of codes, float16: those that leave numbers of a byte, one of them, any numbers, or some of both."""
-    if kind == "one":
-        return torch.full((outputs, groups), 2.0 ** (bits - 1)).half()
+    if kind.startswith("one"):
+        one = 2.0 ** (bits - 1) if kind == "one" else {8: 16.0, 4: 0.5}[bits]
+        return torch.full((outputs, groups), one).half()
     whole = (
         torch.full((outputs, groups), 128.0)
         if bits == 8
@@ -135,7 +136,7 @@ def zeros_of(kind: str, outputs: int, groups: int, bits: int, random: torch.Gene
     return (anything if kind == "any" else whole).half()
 
 
-@pytest.mark.parametrize("zeros_kind", ["whole", "one", "any", "mixed"])
+@pytest.mark.parametrize("zeros_kind", ["whole", "one", "one that leaves no bytes", "any", "mixed"])
 @pytest.mark.parametrize(
     ("bits", "groups", "group"),
     [*((bits, 5, group) for bits in (4, 8) for group in (32, 64, 128, 256)), (8, 1, 448), (8, 1, 4160)],
@@ -159,7 +160,7 @@ def test_products_of_codes(
     weight = ((grouped - zeros[:, :, None].double()) * scales[:, :, None].double()).flatten(1)
     expected = x.flatten(1).double() @ weight.T + bias.double() + (y.double() if accumulate else 0)
     tensors = x.flatten(1).bfloat16(), to_panels(codes if bits == 8 else pack_halves(codes)), bias
-    same = zeros_kind == "one"
+    same = zeros_kind.startswith("one")
     pointers, tables = (
         [each.data_ptr() for each in tensors],
         [by_panel(scales), by_panel(zeros[:16, :1] if same else zeros)],

@@ -30,7 +30,9 @@ class CodedGroups {
     });
     constexpr int kWeightLanes = kLanes * kBits / 8;
     for_each([&](int group, int panel) {
-      const Bytes zeros = has_sign_ ? in_bytes(scales_[group][panel].zeros) : Bytes{};
+      Float& own = scales_[group][panel].zeros;
+      const Bytes zeros = has_sign_ ? in_bytes(own) : Bytes{};
+      if (work.x.zero != nullptr) own = splat(1.0F);  // it is part of the rows' sums
       const float* from =
           work.part.panels + panel * work.part.panel_stride + (first + group) * kWeightLanes * kLaneFloats;
       Bytes* out = codes_[group][panel];
@@ -224,7 +226,8 @@ void single_group_block(const CodedPart& work, std::int64_t row, int rows) {
   Int products[kHalves * kRegisterRows][kPanels];
   put_sums<kHalves, kPanels>(products);
   GroupScales scales[kPanels];
-  for (int p = 0; p < kPanels; ++p) scales[p] = {load(work.zeros.at(p)), load(work.scales + p * kPanelOutputs)};
+  for (int p = 0; p < kPanels; ++p)
+    scales[p] = {work.x.zero == nullptr ? load(work.zeros.at(p)) : splat(1.0F), load(work.scales + p * kPanelOutputs)};
   TileTarget<float> target = work.target;
   target.y += row * target.stride;
   for (int r = 0; r < rows; ++r, target.y += target.stride) {

@@ -106,7 +106,8 @@ WeightCodes WeightTensors::weight_codes(const std::string& name) const {
 
 Zeros WeightTensors::zeros_of(const std::string& name, Size& number, Size& groups) const {
   Size of_panel("outputs of a panel", kPanelOutputs);
-  if (codes->zeros.size(0) == 1 && codes->zeros.size(1) == 1) {
+  const bool is_only_table = number.value() == 1 && groups.value() == 1;
+  if (codes->zeros.size(0) == 1 && codes->zeros.size(1) == 1 && !is_only_table) {
     Size one("of all", 1);
     return {codes->zeros.as<const Float16>(name + ".zeros", {one, one, of_panel}), 0};
   }

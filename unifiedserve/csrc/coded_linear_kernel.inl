@@ -76,7 +76,7 @@ struct GroupCodes {
   std::int64_t lanes;
   const Float16* scales;
   std::int64_t table_stride;  // from a panel's scales to the next one's
-  const Float16* zeros;
+  const Float16* zeros;       // null: they are part of x_sums
   std::int64_t zeros_stride;
   const std::int32_t* x;  // lanes of the first row
   std::int64_t x_stride;
@@ -84,6 +84,30 @@ struct GroupCodes {
   const float* x_sums;
   std::int64_t x_table_stride;
 };
+
+template <bool kOwnZeros, int kRows, int kVectors>
+__attribute__((always_inline)) inline void add_products_of_group(const GroupCodes& at,
+                                                                 const Int (&products)[kRows][kVectors],
+                                                                 Float (&sums)[kRows][kVectors]) {
+  // The hardware does not keep up with so many short tables beside the weights.
+  constexpr int kPanels = kVectors / kPanelVectors;
+#pragma GCC unroll 8
+  for (int v = 0; v < kVectors; ++v) {
+    const Float16* const scales = at.scales + v / kPanelVectors * at.table_stride + v % kPanelVectors * kWidth;
+    __builtin_prefetch(scales + kPanels * at.table_stride);
+    GroupScales group{splat(1.0F), load(scales)};
+    if constexpr (kOwnZeros) {
+      const Float16* const zeros = at.zeros + v / kPanelVectors * at.zeros_stride + v % kPanelVectors * kWidth;
+      __builtin_prefetch(zeros + kPanels * at.zeros_stride);
+      group.zeros = load(zeros);
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const std::int64_t table = r * at.x_table_stride;
+      sums[r][v] = group.add(sums[r][v], products[r][v], at.x_sums[table], at.x_scales[table]);
+    }
+  }
+}
 
 template <int kBits, int kRows, int kVectors, class Fetch>
 __attribute__((always_inline)) inline void add_group(const GroupCodes& at, std::int64_t first_lane, const Fetch& fetch,
@@ -111,21 +135,8 @@ __attribute__((always_inline)) inline void add_group(const GroupCodes& at, std::
       }
     }
   }
-  // The hardware does not keep up with so many short tables beside the weights.
-  constexpr int kPanels = kVectors / kPanelVectors;
-#pragma GCC unroll 8
-  for (int v = 0; v < kVectors; ++v) {
-    const Float16* const scales = at.scales + v / kPanelVectors * at.table_stride + v % kPanelVectors * kWidth;
-    const Float16* const zeros = at.zeros + v / kPanelVectors * at.zeros_stride + v % kPanelVectors * kWidth;
-    const GroupScales group{load(zeros), load(scales)};
-    __builtin_prefetch(zeros + kPanels * at.zeros_stride);
-    __builtin_prefetch(scales + kPanels * at.table_stride);
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      const std::int64_t table = r * at.x_table_stride;
-      sums[r][v] = group.add(sums[r][v], products[r][v], at.x_sums[table], at.x_scales[table]);
-    }
-  }
+  at.zeros == nullptr ? add_products_of_group<false>(at, products, sums)
+                      : add_products_of_group<true>(at, products, sums);
 }
 
 template <int kBits, int kRows, int kVectors, class Fetch>
@@ -137,7 +148,7 @@ void coded_tile(const CodedPart& work, std::int64_t row, const Fetch& fetch) {
                 .lanes = work.group_lanes,
                 .scales = work.scales + group * kPanelOutputs,
                 .table_stride = work.groups * kPanelOutputs,
-                .zeros = work.zeros.at(group),
+                .zeros = x.zero == nullptr ? work.zeros.at(group) : nullptr,
                 .zeros_stride = work.groups * work.zeros.step,
                 .x = reinterpret_cast<const std::int32_t*>(x.codes + row * x.inputs + group * x.group),
                 .x_stride = x.inputs / 4,
@@ -231,12 +242,13 @@ void linear_codes(const CodedTile<T>& tile) {
 template <class T>
 void encode(const T* x, const CodedRows& out, std::int64_t row) {
   const std::int64_t groups = out.inputs / out.group;
+  const float zero = out.zero == nullptr ? 1.0F : load(out.zero)[0];
   std::int8_t* const codes = out.codes + row * out.inputs;
   for (std::int64_t group = 0; group < groups; ++group) {
     const std::int64_t first = group * out.group;
     const Rounded rounded = round_to_codes(x + first, out.group, codes + first);
     out.scales[row * groups + group] = rounded.scale;
-    out.sums[row * groups + group] = static_cast<float>(rounded.sum);
+    out.sums[row * groups + group] = static_cast<float>(rounded.sum) * zero;
   }
 }
 

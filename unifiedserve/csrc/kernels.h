@@ -34,9 +34,11 @@ struct LinearTile {
 struct CodedRows {
   std::int8_t* codes;  // [rows, inputs]
   float* scales;       // [rows, inputs / group]
-  float* sums;         // of a group's codes, [rows, inputs / group]
+  float* sums;         // of a group's codes, [rows, inputs / group], times the `zero`
   std::int64_t inputs;
   std::int64_t group;  // 16, 32, 64, 128 or 256; or all inputs, for weights of 8 bits
+  // kPanelOutputs times that of all weights. Null: groups have zeros of their own, and sums are as they are.
+  const Float16* zero;
 };
 
 // All inputs can be a group if they are a multiple of this,

@@ -115,7 +115,9 @@ CodedRows encoded(ThreadPool& pool, const T* x, std::int64_t rows, const Weight<
   grow(codes, rows * weight.inputs);
   grow(scales, rows * groups);
   grow(sums, rows * groups);
-  const CodedRows coded{codes.data(), scales.data(), sums.data(), weight.inputs, weight.codes.group};
+  const Zeros& zeros = weight.codes.zeros;
+  const CodedRows coded{codes.data(),  scales.data(),      sums.data(),
+                        weight.inputs, weight.codes.group, zeros.step == 0 ? zeros.first : nullptr};
   auto encode = [&](std::int64_t row, int /*thread*/) { kernels<T>().encode(x + row * weight.inputs, coded, row); };
   for_rows(pool, rows, weight.inputs, encode);
   return coded;
@@ -149,7 +151,7 @@ void linear_piece(const CodedRows& x, const Weight<T>& weight, const Piece& piec
   const std::int64_t before = piece.output / kPanelOutputs * groups;
   const auto kernel = weight.codes.bits == 8 ? kernels<T>().linear_int8 : kernels<T>().linear_int4;
   kernel({.x = {x.codes + piece.row * x.inputs, x.scales + piece.row * groups, x.sums + piece.row * groups, x.inputs,
-                x.group},
+                x.group, x.zero},
           .rows = piece.rows,
           .panels = weight.panels + piece.output * weight.bytes(weight.inputs),
           .scales = weight.codes.scales + before * kPanelOutputs,
