@@ -213,7 +213,7 @@ void for_coded_parts(const CodedTile<T>& tile, std::int64_t inputs, Run run) {
                         run(CodedPart{.x = tile.x,
                                       .rows = tile.rows,
                                       .scales = tile.scales + before * kPanelOutputs,
-                                      .zeros = {tile.zeros.at(before), tile.zeros.step},
+                                      .zeros = tile.zeros.behind(before),
                                       .target = with_floats(target, bias),
                                       .part = part,
                                       .groups = groups,

@@ -52,6 +52,7 @@ struct Zeros {
   std::int64_t step = 0;  // from a panel's group to its next one: kPanelOutputs, or 0
 
   const Float16* at(std::int64_t group) const { return first + group * step; }
+  Zeros behind(std::int64_t groups) const { return {at(groups), step}; }
 };
 
 // The same with codes of the weights: a weight is (code - zero) * scale. A zero need not be whole.

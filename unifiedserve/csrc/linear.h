@@ -155,7 +155,7 @@ void linear_piece(const CodedRows& x, const Weight<T>& weight, const Piece& piec
           .rows = piece.rows,
           .panels = weight.panels + piece.output * weight.bytes(weight.inputs),
           .scales = weight.codes.scales + before * kPanelOutputs,
-          .zeros = {weight.codes.zeros.at(before), weight.codes.zeros.step},
+          .zeros = weight.codes.zeros.behind(before),
           .bias = weight.bias == nullptr ? nullptr : weight.bias + piece.output,
           .outputs = piece.outputs,
           .y = sums.y,

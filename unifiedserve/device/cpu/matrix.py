@@ -30,6 +30,13 @@ class Matrix(NamedTuple):
         return cls(to_panels(rows), outputs, inputs)
 
     @property
+    def zero(self) -> float | None:
+        """Return the zero of all codes, if it is stored once."""
+        if self.scales is None or self.zeros is None or self.zeros.shape == self.scales.shape:
+            return None
+        return float(self.zeros[0, 0, 0])
+
+    @property
     def nbytes(self) -> int:
         """Return the bytes of all that belongs to it."""
         return sum(part.nbytes for part in (self.panels, self.scales, self.zeros) if part is not None)
@@ -58,19 +65,15 @@ def joined(parts: Sequence[Matrix], dtype: torch.dtype) -> Matrix:
     if len(parts) == 1:
         return parts[0]
     outputs, inputs = sum(part.outputs for part in parts), parts[0].inputs
-    kinds = {(part.panels.dtype, part.panels.shape[1], *_groups(part)) for part in parts}
+    kinds = {(part.panels.dtype, part.panels.shape[1], _groups(part), part.zero) for part in parts}
     if len(kinds) > 1 or any(part.outputs % OUTPUTS for part in parts[:-1]):
         return Matrix.of(torch.cat([part.rows(dtype) for part in parts]))
     panels = back_to_back([part.panels for part in parts])
-    if parts[0].scales is None or parts[0].zeros is None:
+    if parts[0].scales is None:
         return Matrix(panels, outputs, inputs)
-    scales, zeros = ([getattr(part, name) for part in parts] for name in ("scales", "zeros"))
-    same = zeros[0].shape != scales[0].shape
-    return Matrix(panels, outputs, inputs, back_to_back(scales), zeros[0] if same else back_to_back(zeros))
+    scales, zeros = (back_to_back([getattr(part, name) for part in parts]) for name in ("scales", "zeros"))
+    return Matrix(panels, outputs, inputs, scales, zeros if parts[0].zero is None else parts[0].zeros)
 
 
-def _groups(part: Matrix) -> tuple[float, ...]:
-    """Return how many groups codes have, and their zero if all have the same."""
-    if part.scales is None or part.zeros is None:
-        return ()
-    return part.scales.shape[1], *(part.zeros[0, 0, :1].tolist() if part.zeros.shape != part.scales.shape else ())
+def _groups(part: Matrix) -> int | None:
+    return None if part.scales is None else part.scales.shape[1]
